@@ -29,12 +29,11 @@ from kproxy.lab.namespaces import LabError, Namespace
 from kproxy.lab.processes import Xtables
 from kproxy.linux.host import HostError, Reason
 from kproxy.model.network import Family
-from kproxy.proxy.backends.iptables.kernel import IptablesKernel, Tools, Variant, find_tools
+from kproxy.proxy.backends.iptables.kernel import IptablesKernel, Tools, Variant, find_tools, leftovers
 from kproxy.proxy.backends.iptables.static_rules import Options
 from kproxy.proxy.backends.nftables.kernel import NftablesKernel
 from kproxy.proxy.daemon.config.configuration import Configuration
-from kproxy.proxy.daemon.sync import dataplane, leftovers
-from kproxy.proxy.daemon.sync.leftovers import remove_all_modes
+from kproxy.proxy.daemon.sync.dataplane import open_dataplane, remove_all_modes
 from tests.netns.test_continuity import WEB, busy_lab
 from tests.netns.test_iptables_kernel import numbered, plan
 from tests.support.constant_rate import nothing_was_lost
@@ -294,9 +293,7 @@ def test_a_chain_that_stays_is_emptied_and_keeps_nothing_in_force(node: Node) ->
 def kernel_of(node: Node, family: Family, mode: str) -> None:
     """What a daemon does when it begins: its own rules, and then what others left."""
     with node.namespace.entered():
-        plane = dataplane._plane(Configuration(mode=mode), family)
-        assert isinstance(plane, dataplane._TakeoverDataplane)
-        plane.apply(plan(family, numbered(family, 1, 1, 2)))
+        open_dataplane(Configuration(mode=mode), family).apply(plan(family, numbered(family, 1, 1, 2)))
 
 
 @pytest.mark.parametrize("mode", ["iptables", "nftables"])

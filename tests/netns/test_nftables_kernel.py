@@ -471,7 +471,7 @@ def test_a_batch_of_many_megabytes_is_one_transaction() -> None:
         front = frontend(Exposure.CLUSTER_IP, f"172.30.{number // 250}.{number % 250}", 80, endpoints)
         services.append(service(front, name=f"ns/svc{number}:http"))
     applied = NftablesKernel(family).apply(plan(family, *services))
-    assert applied.elements == 400 * 252
+    assert applied.changes["elements"] == 400 * 252
     shown = subprocess.run(
         (
             "nft",

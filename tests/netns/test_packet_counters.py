@@ -26,7 +26,7 @@ from kproxy.proxy.backends.iptables.kernel import (
 )
 from kproxy.proxy.backends.iptables.rules import PacketCounter
 from kproxy.proxy.backends.iptables.static_rules import Options
-from kproxy.proxy.daemon.sync.leftovers import remove_all_modes
+from kproxy.proxy.daemon.sync.dataplane import remove_all_modes
 from tests.netns.test_iptables_kernel import numbered, plan
 from tests.netns.test_ports import LOOPBACK, balanced, endpoints, stage
 

@@ -21,6 +21,7 @@ from kproxy.linux import host
 from kproxy.linux.host import HostError, Reason
 from kproxy.linux.node_addresses import AddressMonitor, list_addresses
 from kproxy.model.network import Family, Protocol
+from kproxy.proxy.backends import find_backend
 from kproxy.proxy.backends.iptables.kernel import IptablesKernel, find_tools, machine_options
 from kproxy.proxy.backends.ipvs.diff import RemoveDestination, RemoveServer, SetDestination, SetServer
 from kproxy.proxy.backends.ipvs.kernel import IpvsKernel, IpvsSettings, device, remove_ipvs_objects
@@ -28,7 +29,6 @@ from kproxy.proxy.backends.ipvs.kernel.ipvs_messages import ListedServer
 from kproxy.proxy.backends.ipvs.kernel.ipvs_socket import Ipvs
 from kproxy.proxy.backends.ipvs.names import DEVICE
 from kproxy.proxy.backends.ipvs.rules import AddressKey, Destination, Key, Server
-from kproxy.proxy.daemon.sync import leftovers
 from kproxy.proxy.plan import Exposure, HealthCheck, Plan, PoolScope, ServicePlan
 from tests.support.plans import frontend, plan_of, pool, service
 
@@ -171,10 +171,10 @@ def test_an_endpoint_change_costs_the_same_few_messages_at_any_size(size: int) -
     endpoints = tuple(f"10.0.{i}.9" for i in range(5))
     services = [web(*endpoints, number=number) for number in range(1, size + 1)]
     first = machine.apply(plan_of(*services))
-    assert first.messages >= 6 * size
+    assert first.changes["messages to IPVS"] >= 6 * size
     services[3] = web(*endpoints[:4], "10.0.9.9", number=4)
     change = machine.apply(plan_of(*services))
-    assert (change.messages, change.members, change.addresses) == (4, 0, 0)
+    assert tuple(change.changes.values()) == (4, 0, 0)
     assert weights(key("10.96.0.4")).keys() == {*endpoints[:4], "10.0.9.9"}
     here = [
         service(
@@ -185,7 +185,7 @@ def test_an_endpoint_change_costs_the_same_few_messages_at_any_size(size: int) -
     ]
     machine.apply(plan_of(*services[:3], here[0], *services[4:]))
     moved = machine.apply(plan_of(*services[:3], here[1], *services[4:]))
-    assert (moved.messages, moved.members, moved.addresses) == (4, 2, 0)
+    assert tuple(moved.changes.values()) == (4, 2, 0)
     print(f"{size} services: {first.seconds:.2f} s, one endpoint {change.seconds * 1000:.1f} ms")
 
 
@@ -417,8 +417,8 @@ def test_iptables_mode_and_ipvs_mode_take_over_from_each_other() -> None:
     assert "KUBE-EXTERNAL-SERVICES" in alone
     machine = kernel()
     machine.apply(plan)
-    assert leftovers.remove_nftables(V4) == ()
-    assert leftovers.remove_iptables_beside_ipvs(V4) == ()
+    assert find_backend("nftables").remove_leftovers(V4, "ipvs") == ()
+    assert find_backend("iptables").remove_leftovers(V4, "ipvs") == ()
     taken_over = saved_rules()
     assert not any(
         name in taken_over
@@ -427,7 +427,7 @@ def test_iptables_mode_and_ipvs_mode_take_over_from_each_other() -> None:
     assert machine.find_drift() == ()
     iptables.forget()
     iptables.apply(plan, machine_options(tools, 14))
-    assert leftovers.remove_ipvs(V4) == ()
+    assert find_backend("ipvs").remove_leftovers(V4, "iptables") == ()
     assert servers() == set()
     assert "kube-ipvs0" not in host.run_tool(("ip", "link"))
     assert sorted(rules_of(saved_rules())) == sorted(rules_of(alone))

@@ -37,10 +37,22 @@ MAY_IMPORT: dict[str, set[str]] = {
     "proxy.snapshot": MODEL,
     "proxy.plan": {"proxy.snapshot", *MODEL},
     # a backend knows the plan and itself; only its kernel package touches the machine
-    "proxy.backends": {"proxy.plan", "model.network"},
-    "proxy.backends.*": {"proxy.plan", "model.network"},
-    "proxy.backends.*.kernel": {"proxy.backends.*", "proxy.plan", "model.network", "linux"},
-    "proxy.daemon": PIPE | BACKENDS | {"linux", "tls"},
+    "proxy.daemon.config.duration": set(),
+    "proxy.daemon.config.configuration": {"proxy.daemon.config.duration", "model.network"},
+    # protocol and registry; the modes are found by name
+    "proxy.backends": {"proxy.plan", "model.network", "linux", "proxy.daemon.config.configuration"},
+    "proxy.backends.*": {"proxy.plan", "model.network", "proxy.backends"},
+    "proxy.backends.*.kernel": {
+        *("proxy.backends.*", "proxy.backends", "proxy.plan", "model.network", "linux"),
+        "proxy.daemon.config.configuration",
+    },
+    "proxy.backends.*.backend": {
+        *("proxy.backends", "proxy.backends.*.kernel", "model.network", "linux"),
+        "proxy.daemon.config.configuration",
+    },
+    # which modes there are only the registry knows
+    "proxy.daemon": PIPE
+    | {"proxy.backends", "proxy.daemon.config.configuration", "proxy.daemon.config.duration", "linux", "tls"},
     # the specification shares no policy code with the proxy, or their agreement would prove nothing
     "spec": MODEL,
     # namespaces, probes, an API server; nothing of the proxy
@@ -282,6 +294,7 @@ def test_the_table_names_only_its_own_rows() -> None:
         ("kproxy.conformance.engine.runner", "from kproxy.proxy.plan import Plan"),
         ("kproxy.conformance.engine.runner", "def late():\n    from kproxy.proxy.backends import iptables"),
         ("kproxy.proxy.daemon.sync.family_sync", "from kproxy.conformance.case import Case"),
+        ("kproxy.proxy.daemon.startup", "from kproxy.proxy.backends.ipvs.names import DEVICE"),
         ("kproxy.model.network", "from kproxy.model.api import Cluster"),
     ],
 )

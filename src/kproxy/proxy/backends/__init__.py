@@ -1,1 +1,171 @@
-"""The backends: each turns a `kproxy.proxy.plan.Plan` into one kernel subsystem's rules, and applies them."""
+"""Backends: how a plan gets into a kernel, one folder a mode; here their protocol and their registry.
+
+A backend is a folder, and one line in `BACKENDS`.  It imports `kproxy.proxy.plan` and itself, never another backend; what
+iptables mode and ipvs mode have in common is in ``xtables``.  Nothing outside the folders names a mode: it finds the
+configured one with `find_backend`, which imports that mode alone.
+
+The same file name means the same thing in each folder:
+
+=================  =========================================================================================
+``backend``        ``BACKEND``, an object with the protocol `ProxyBackend`; imports the kernel only when it is called
+``names``          names of tables, chains, sets and devices that operators and other tools know
+``rules``          the kernel's objects as typed values
+``compile``        one service port of a `Plan` to rules
+``static_rules``   rules that exist whatever Services there are
+``desired_state``  all that one family's kernel should hold; shares what did not change with the value before
+``diff``           desired states to transactions: what is written, in which order, and why that order is safe
+``render``         values as the text of the command line tool, where ``rules`` does not do it
+``kernel``         the only package with effects: ``applier`` has the mode's `Dataplane`; all failures are `HostError`
+=================  =========================================================================================
+
+All but ``backend`` and ``kernel`` is pure.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from kproxy.linux.host import HostError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kproxy.model.network import Family
+    from kproxy.proxy.daemon.config.configuration import Configuration
+    from kproxy.proxy.plan import Plan
+
+BACKENDS = {
+    "iptables": "kproxy.proxy.backends.iptables.backend",
+    "ipvs": "kproxy.proxy.backends.ipvs.backend",
+    "nftables": "kproxy.proxy.backends.nftables.backend",
+}
+"""Registry: by ``mode`` of the configuration, the module that has the ``BACKEND``."""
+
+SERVICE_DEVICE = "kube-ipvs0"
+"""Device on which a mode may make service addresses local; they are never the node's own, also after another mode took over."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCounts:
+    """Rules of one iptables table: written by one `Dataplane.apply`, and in the kernel after it."""
+
+    written: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """Result of one `Dataplane.apply`.
+
+    ``rewritten``: everything was written or compared, not only what differs.  ``changes`` counts what the kernel was given,
+    by kind, in the words of the log.  ``refused``: the kernel's reason against a difference; everything was written
+    instead.  ``rules`` by table, in modes whose rules are counted.  ``seconds`` is wall time.
+    """
+
+    rewritten: bool = True
+    changes: Mapping[str, int] = field(default_factory=dict)
+    refused: str | None = None
+    rules: Mapping[str, RuleCounts] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count} {kind}" for kind, count in self.changes.items() if count)
+        return f"{'all written' if self.rewritten else 'changed'}: {counts or 'nothing'}"
+
+
+class Dataplane(Protocol):
+    """The kernel of one family, as a backend programs it; failures are `HostError`."""
+
+    def apply(self, plan: Plan) -> Applied:
+        """Make the kernel do what the plan says; after a failure the next call writes everything."""
+
+    def find_drift(self, *, thorough: bool) -> tuple[str, ...]:
+        """Changes by others since the last `apply`, as far as they are visible; ``thorough``: may start processes."""
+
+    def refresh_options(self) -> bool:
+        """Read again what the machine decides, such as sysctls; True if it changed what is to be written."""
+
+    def forget(self) -> None:
+        """Give up the state applied last: the next `apply` writes everything."""
+
+
+class ProxyBackend(Protocol):
+    """A mode, as configuration and daemon use it.  Attributes cost no import of the kernel's modules."""
+
+    metrics: frozenset[str]
+    """Names, without prefix, of those metrics that not every mode has."""
+
+    quick_drift_checks: bool
+    """A look for changes by others that is not thorough costs next to nothing; if not, only thorough ones are made."""
+
+    localhost_node_ports: bool
+    """Node ports can be had on loopback addresses (``node-port.localhost.default.either``)."""
+
+    primary_node_ports: bool
+    """Node ports are by default accepted at the node's primary addresses alone (``np.primary-default``)."""
+
+    follows_service_cidrs: bool
+    """Rules depend on ServiceCIDR objects, which are watched then."""
+
+    counts_services: bool
+    """``sync_proxy_rules_no_local_endpoints_total`` counts Services, not service ports."""
+
+    deprecation: tuple[str, str] | None
+    """Reason and note of a warning event at the start; None for none."""
+
+    def load(self) -> None:
+        """Import all that `open_dataplane` needs, before there is a hurry."""
+
+    def open_dataplane(self, config: Configuration, family: Family) -> Dataplane:
+        """The kernel of one family, checked and ready; `HostError` where it cannot serve."""
+
+    def prepare_node(self, config: Configuration) -> None:
+        """Do what needs more than CAP_NET_ADMIN (``cfg.init-only``); `HostError`."""
+
+    def remove_leftovers(self, family: Family, running: str | None) -> tuple[HostError, ...]:
+        """Remove what this mode left, of ours or of kube-proxy's; every refusal with its reason and cure.
+
+        ``running`` is the mode that has just written its rules, whose objects stay (possibly this one); None: no mode.
+        """
+
+    def packet_counts(self) -> Mapping[str, int]:
+        """Packets counted by rules so far, by metric; empty where rules do not count."""
+
+
+class CommonBackend:
+    """Defaults of the facts and steps that most modes do not have."""
+
+    metrics: frozenset[str] = frozenset()
+    quick_drift_checks = True
+    localhost_node_ports = False
+    primary_node_ports = False
+    follows_service_cidrs = False
+    counts_services = False
+    deprecation: tuple[str, str] | None = None
+
+    def load(self) -> None:
+        """Nothing."""
+
+    def prepare_node(self, config: Configuration) -> None:
+        """Nothing."""
+
+    def packet_counts(self) -> Mapping[str, int]:
+        """None."""
+        return {}
+
+
+def failures_of(remove: Callable[[], object]) -> tuple[HostError, ...]:
+    """The failure of a removal as a value, for removals that go on after it."""
+    try:
+        remove()
+    except HostError as error:
+        return (error,)
+    return ()
+
+
+def find_backend(mode: str) -> ProxyBackend:
+    """The backend of a mode in `BACKENDS`; imports its module and no other backend's.  KeyError for an unknown mode."""
+    backend: ProxyBackend = importlib.import_module(BACKENDS[mode]).BACKEND
+    return backend

@@ -14,9 +14,9 @@ from pathlib import Path
 from kproxy import __version__
 from kproxy.linux import host
 from kproxy.linux.host import HostError
-from kproxy.model.network import Family
+from kproxy.proxy.backends import find_backend
 from kproxy.proxy.daemon import logs, node_tuning
-from kproxy.proxy.daemon.config.configuration import Configuration, Mode
+from kproxy.proxy.daemon.config.configuration import Configuration
 from kproxy.proxy.daemon.config.file_watch import WatchedFile
 from kproxy.proxy.daemon.config.flag_table import FLAGS, REMOVED_FLAGS
 from kproxy.proxy.daemon.config.flags import FlagError, ParsedFlags, flag_usage, parse_flags
@@ -81,7 +81,7 @@ def cleanup_node() -> int:
     except HostError as error:
         log.error("nothing removed: %s", error)  # noqa: TRY400 - the reason is all there is
         return EXIT_FAILURE
-    from kproxy.proxy.daemon.sync.leftovers import remove_all_modes  # noqa: PLC0415 - the backends of all modes
+    from kproxy.proxy.daemon.sync.dataplane import remove_all_modes  # noqa: PLC0415 - the backends of all modes
 
     problems = remove_all_modes()
     for problem in problems:
@@ -97,19 +97,11 @@ def prepare_node(config: Configuration) -> int:
     try:
         node_tuning.set_conntrack(config.conntrack)
         node_tuning.set_loopback_routing(config)
-        if config.mode == Mode.IPVS.value:
-            _prepare_ipvs(config)
+        find_backend(config.mode).prepare_node(config)
     except HostError as error:
         log.error("cannot prepare the node: %s", error)  # noqa: TRY400 - the reason is all there is
         return EXIT_FAILURE
     return EXIT_OK
-
-
-def _prepare_ipvs(config: Configuration) -> None:
-    from kproxy.proxy.backends.ipvs.kernel import check_kernel, machine  # noqa: PLC0415 - not every mode's
-
-    check_kernel(Family.IPV4, config.ipvs.scheduler or "rr")
-    machine.set_sysctls(strict_arp=config.ipvs.strict_arp)
 
 
 def _watched_config_file(given: ParsedFlags) -> WatchedFile | None:

@@ -22,6 +22,7 @@ from typing import NoReturn
 
 from kproxy.linux import descriptors, host
 from kproxy.linux.host import HostError
+from kproxy.proxy.backends import find_backend
 from kproxy.proxy.daemon import node_tuning
 from kproxy.proxy.daemon.cluster.client import ApiClient
 from kproxy.proxy.daemon.cluster.credentials import Authorizer
@@ -40,7 +41,7 @@ from kproxy.proxy.daemon.cluster.watch import (
     WatchedResource,
     node_resource,
 )
-from kproxy.proxy.daemon.config.configuration import Configuration, Mode
+from kproxy.proxy.daemon.config.configuration import Configuration
 from kproxy.proxy.daemon.config.file_watch import WatchedFile
 from kproxy.proxy.daemon.config.flags import ParsedFlags
 from kproxy.proxy.daemon.lifecycle import (
@@ -126,9 +127,9 @@ def _set_up(options: DaemonOptions, exit_queue: ExitQueue) -> None:
     descriptors.raise_limit()
     node_tuning.set_oom_score(config.oom_score_adj)
     node_tuning.set_conntrack(config.conntrack)
-    from kproxy.proxy.daemon.startup import import_backend, start_daemon  # noqa: PLC0415 - who asks for help need not wait for it
+    from kproxy.proxy.daemon.startup import start_daemon  # noqa: PLC0415 - who asks for help need not wait for it
 
-    import_backend(config)
+    find_backend(config.mode).load()
     store = ClusterStore(time.monotonic)
     _watch_cluster(config, client, store, name)
     start_daemon(DaemonContext(config, name, store, options.given, client.requests), client, exit_queue)
@@ -136,7 +137,7 @@ def _set_up(options: DaemonOptions, exit_queue: ExitQueue) -> None:
 
 def _watch_cluster(config: Configuration, client: ApiClient, store: ClusterStore, name: str) -> None:
     resources = [node_resource(name), SERVICES, ENDPOINT_SLICES]
-    if config.mode == Mode.NFTABLES.value:
+    if find_backend(config.mode).follows_service_cidrs:
         resources.append(SERVICE_CIDRS)
     for resource in resources:
         start_thread(Reflector(client, resource, store).run, f"watch {_plural(resource)}")

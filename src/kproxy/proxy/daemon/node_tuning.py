@@ -16,7 +16,8 @@ from typing import NamedTuple
 from kproxy.linux import host
 from kproxy.linux.host import HostError, Reason
 from kproxy.model.network import parse_network
-from kproxy.proxy.daemon.config.configuration import Configuration, ConntrackSection, Mode
+from kproxy.proxy.backends import find_backend
+from kproxy.proxy.daemon.config.configuration import Configuration, ConntrackSection
 from kproxy.proxy.daemon.config.validation import PRIMARY
 
 CONNTRACK_LIMIT = 1_048_576
@@ -127,7 +128,7 @@ def set_loopback_routing(config: Configuration) -> None:
 
 def routes_loopback(config: Configuration) -> bool:
     """True if node ports are served at 127.0.0.1 (``node-port.localhost.martian-dropped``)."""
-    if config.mode != Mode.IPTABLES.value or not config.iptables.localhost_node_ports:
+    if not find_backend(config.mode).localhost_node_ports or not config.iptables.localhost_node_ports:
         return False
     given = config.node_port_addresses
     if not given:

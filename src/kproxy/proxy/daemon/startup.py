@@ -13,27 +13,25 @@ from functools import partial
 
 from kproxy.model.api import Cluster, Node
 from kproxy.model.network import Family, family_of
+from kproxy.proxy.backends import Dataplane, find_backend
 from kproxy.proxy.daemon.cluster.announcements import DaemonEvents
 from kproxy.proxy.daemon.cluster.client import ApiClient
 from kproxy.proxy.daemon.cluster.event_recorder import EventRecorder, node_reference
 from kproxy.proxy.daemon.cluster.node_watch import NodeWatch, wait_for_node
 from kproxy.proxy.daemon.config.config_warnings import NodeNetworking, config_warnings
-from kproxy.proxy.daemon.config.configuration import Configuration, Mode
+from kproxy.proxy.daemon.config.configuration import Configuration
 from kproxy.proxy.daemon.config.plan_settings import node_addresses, plan_settings, pod_networks
 from kproxy.proxy.daemon.http.listeners import CannotListen, open_ports
 from kproxy.proxy.daemon.lifecycle import DaemonContext, ExitQueue, RestartRequired, start_thread
 from kproxy.proxy.daemon.sync.conntrack_cleanup import ConntrackCleaner
 from kproxy.proxy.daemon.sync.dataplane import (
     UnusableMode,
-    import_backend,
     monitor_addresses,
     open_dataplanes,
 )
-from kproxy.proxy.daemon.sync.family_sync import Dataplane, FamilySync
+from kproxy.proxy.daemon.sync.family_sync import FamilySync
 from kproxy.proxy.daemon.sync.pacing import SyncPeriods
 from kproxy.proxy.plan import PlanSettings
-
-__all__ = ["import_backend", "start_daemon"]
 
 GC_DELAY_SECONDS = 2.0
 """Seconds from a family's first sync to enabling the garbage collector."""
@@ -99,7 +97,7 @@ def _family_sync(daemon: DaemonContext, family: Family, plane: Dataplane) -> Fam
         )
 
     section = config.sync_section
-    look = None if config.mode == Mode.IPVS.value else DRIFT_CHECK_SECONDS
+    look = DRIFT_CHECK_SECONDS if find_backend(config.mode).quick_drift_checks else None
     pace = SyncPeriods(
         min_sync_period=section.min_sync_period.seconds,
         sync_period=section.sync_period.seconds,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kproxy.proxy.backends import BACKENDS
 from kproxy.proxy.daemon.config.configuration import Configuration
 from kproxy.proxy.daemon.main import node_name
 from tests.support.scripted_apiserver import Answer, serving
@@ -102,15 +103,16 @@ ONLY_A_DAEMONS = {
     "http.server",
     "kproxy.proxy.plan",
     "kproxy.proxy.snapshot",
-    "kproxy.proxy.backends",
 }
+BACKEND_PACKAGES = {module.rpartition(".")[0] for module in BACKENDS.values()}
+"""None of them is imported before the mode is known, and then no other."""
 
 
 @pytest.mark.parametrize(
     ("module", "without"),
     [
-        ("kproxy.proxy.daemon.command", HEAVY | ONLY_A_DAEMONS),
-        ("kproxy.proxy.daemon.startup", HEAVY | {"kproxy.proxy.backends"}),
+        ("kproxy.proxy.daemon.command", HEAVY | ONLY_A_DAEMONS | BACKEND_PACKAGES),
+        ("kproxy.proxy.daemon.startup", HEAVY | BACKEND_PACKAGES),
     ],
     ids=["to read flags", "to serve"],
 )
@@ -122,3 +124,15 @@ def test_only_what_is_needed_is_imported(module: str, without: set[str]) -> None
     loaded = set(printed.split())
     assert module in loaded
     assert not loaded & without
+
+
+@pytest.mark.parametrize("mode", BACKENDS)
+def test_a_daemon_in_one_mode_imports_no_other_backend(mode: str) -> None:
+    program = (
+        "import sys, kproxy.proxy.daemon.startup; from kproxy.proxy.backends import find_backend; "
+        f"find_backend({mode!r}).load(); print(*sys.modules)"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
+    assert BACKEND_PACKAGES & set(printed.split()) == {BACKENDS[mode].rpartition(".")[0]}

@@ -5,7 +5,7 @@ import pytest
 from kproxy.linux import host
 from kproxy.linux.host import HostError, Reason
 from kproxy.proxy.daemon import node_tuning
-from kproxy.proxy.daemon.config.configuration import Configuration, ConntrackSection, IPTables, Mode
+from kproxy.proxy.daemon.config.configuration import Configuration, ConntrackSection, IPTables
 from kproxy.proxy.daemon.config.duration import Duration
 
 PREFIX = "net/netfilter/nf_conntrack_"
@@ -174,5 +174,5 @@ def test_loopback_is_routed_where_it_takes_node_ports(addresses: tuple[str, ...]
 def test_loopback_takes_node_ports_in_iptables_mode_alone_and_where_it_is_not_switched_off() -> None:
     assert node_tuning.routes_loopback(Configuration())
     assert not node_tuning.routes_loopback(Configuration(iptables=IPTables(localhost_node_ports=False)))
-    for mode in (Mode.IPVS, Mode.NFTABLES):
-        assert not node_tuning.routes_loopback(Configuration(mode=mode.value))
+    for mode in ("ipvs", "nftables"):
+        assert not node_tuning.routes_loopback(Configuration(mode=mode))

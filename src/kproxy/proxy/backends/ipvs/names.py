@@ -5,8 +5,9 @@ from __future__ import annotations
 import enum
 
 from kproxy.model.network import Family
+from kproxy.proxy.backends import SERVICE_DEVICE
 
-DEVICE = "kube-ipvs0"
+DEVICE = SERVICE_DEVICE
 _LONGEST_SET_NAME = 31
 
 

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 
 from kproxy.model.api import Key, Service
+from kproxy.proxy.backends import find_backend
 from kproxy.proxy.daemon.cluster.event_recorder import (
     START,
     Event,
@@ -19,14 +20,13 @@ from kproxy.proxy.daemon.cluster.event_recorder import (
     service_reference,
 )
 from kproxy.proxy.daemon.cluster.store import ClusterStore
-from kproxy.proxy.daemon.config.configuration import Configuration, Mode
+from kproxy.proxy.daemon.config.configuration import Configuration
 from kproxy.proxy.daemon.http.listeners import HEALTH, CannotListen
 
 FINAL_EVENT_TIMEOUT_SECONDS = 3.0
 """Seconds that a last event may delay the end of the daemon."""
 
 _SYNC = "SyncServices"
-_IPVS_NOTE = "ipvs mode is deprecated and may be removed in a future release; consider nftables"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,9 @@ class DaemonEvents:
     def started(self, config: Configuration) -> None:
         """Record that the proxy runs."""
         self._of_node(EventType.NORMAL, "Starting")
-        if config.mode == Mode.IPVS.value:
-            self._of_node(EventType.WARNING, "IPVSDeprecation", _IPVS_NOTE)
+        deprecation = find_backend(config.mode).deprecation
+        if deprecation is not None:
+            self._of_node(EventType.WARNING, *deprecation)
 
     def cannot_listen(self, error: CannotListen) -> None:
         """Record that an address could not be bound, and wait shortly until the event is sent (``hz.bind-retry``, ``met.bind``).

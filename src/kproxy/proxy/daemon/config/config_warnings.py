@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kproxy.model.network import Family, Network, family_of, parse_network
-from kproxy.proxy.daemon.config.configuration import Configuration, DetectLocal, Mode, split_host_port
+from kproxy.proxy.daemon.config.configuration import Configuration, DetectLocal, split_host_port
 from kproxy.proxy.daemon.config.validation import PRIMARY
 
 
@@ -73,7 +73,7 @@ def _wrong_families(config: Configuration, node: NodeNetworking) -> Iterable[Con
         yield ConfigWarning(f"the node is {kind} but spec.podCIDRs has only {other.value} networks", fatal)
     if node.both:
         return
-    if config.mode == Mode.IPVS.value and _all_of(other, _networks(config.ipvs.exclude_cidrs)):
+    if config.mode == "ipvs" and _all_of(other, _networks(config.ipvs.exclude_cidrs)):
         yield ConfigWarning(f"the node is {kind} but ipvs.excludeCIDRs has only {other.value} networks")
     for name, text in (
         ("healthzBindAddress", config.healthz_bind_address),

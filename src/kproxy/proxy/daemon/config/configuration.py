@@ -21,14 +21,7 @@ API_VERSION = "kubeproxy.config.k8s.io/v1alpha1"
 KIND = "KubeProxyConfiguration"
 HEALTHZ_PORT = 10256
 METRICS_PORT = 10249
-
-
-class Mode(enum.Enum):
-    """The backend that programs the node."""
-
-    IPTABLES = "iptables"
-    IPVS = "ipvs"
-    NFTABLES = "nftables"
+DEFAULT_MODE = "iptables"
 
 
 class DetectLocal(enum.Enum):
@@ -145,7 +138,7 @@ class Configuration(Section, frozen=True):
     bind_address_hard_fail: bool = False
     enable_profiling: bool = False
     show_hidden_metrics_for_version: str = ""
-    mode: str = Mode.IPTABLES.value
+    mode: str = DEFAULT_MODE
     iptables: IPTables = IPTables()
     ipvs: IPVS = IPVS()
     nftables: NFTables = NFTables()
@@ -162,13 +155,18 @@ class Configuration(Section, frozen=True):
 
     @property
     def sync_section(self) -> IPTables | IPVS | NFTables:
-        """The section of the selected mode, which holds the sync periods (``cfg.mode-sections``)."""
-        sections: dict[Mode, IPTables | IPVS | NFTables] = {
-            Mode.IPTABLES: self.iptables,
-            Mode.IPVS: self.ipvs,
-            Mode.NFTABLES: self.nftables,
-        }
-        return sections[Mode(self.mode)]
+        """The section of the selected mode, which holds the sync periods (``cfg.mode-sections``).
+
+        A mode without a section of its own, and an unknown one, has that of the default mode.
+        """
+        sections: dict[str, IPTables | IPVS | NFTables] = {"ipvs": self.ipvs, "nftables": self.nftables}
+        return sections.get(self.mode, self.iptables)
+
+    @property
+    def masquerade_section(self) -> IPTables | NFTables:
+        """The section that holds the masquerade fields of the selected mode."""
+        section = self.sync_section
+        return self.iptables if isinstance(section, IPVS) else section
 
 
 def with_addresses(config: Configuration) -> Configuration:

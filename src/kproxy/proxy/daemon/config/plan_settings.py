@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterable, Iterator
 
 from kproxy.model.api import ZONE_LABEL, Node, ServiceCIDR, key_of
 from kproxy.model.network import Address, Family, Network, family_of, parse_address, parse_network
-from kproxy.proxy.daemon.config.configuration import Configuration, DetectLocal, Mode
+from kproxy.proxy.backends import find_backend
+from kproxy.proxy.daemon.config.configuration import Configuration, DetectLocal
 from kproxy.proxy.daemon.config.validation import PRIMARY
 from kproxy.proxy.plan import (
     DetectByCIDR,
@@ -37,8 +38,8 @@ def plan_settings(
     interfaces now, of that family. Node ports on loopback addresses exist in iptables mode only
     (``node-port.localhost.default.either``).
     """
-    section = config.nftables if config.mode == Mode.NFTABLES.value else config.iptables
-    localhost = config.mode == Mode.IPTABLES.value and config.iptables.localhost_node_ports
+    section = config.masquerade_section
+    localhost = find_backend(config.mode).localhost_node_ports and config.iptables.localhost_node_ports
     node_ips = node_addresses(config, node)
     return PlanSettings(
         family=family,
@@ -144,7 +145,7 @@ def _node_port_cidrs(config: Configuration, node_ips: tuple[Address, ...]) -> tu
     family's.
     """
     given = config.node_port_addresses
-    if not given and config.mode == Mode.NFTABLES.value:
+    if not given and find_backend(config.mode).primary_node_ports:
         given = (PRIMARY,)
     texts = tuple(f"{ip}/{ip.max_prefixlen}" for ip in node_ips) if given == (PRIMARY,) else given
     networks = tuple(network for network in map(parse_network, texts) if network is not None)

@@ -13,11 +13,12 @@ from typing import Any
 
 import msgspec
 
+from kproxy.proxy.backends import BACKENDS, find_backend
 from kproxy.proxy.daemon.config.configuration import (
+    DEFAULT_MODE,
     HEALTHZ_PORT,
     METRICS_PORT,
     Configuration,
-    Mode,
     append_port,
     with_addresses,
 )
@@ -76,7 +77,8 @@ def with_name(config: Configuration, given: ParsedFlags) -> Configuration:
 
 def with_mode_defaults(config: Configuration) -> Configuration:
     """Configuration with defaults that depend on the mode: nftables mode accepts node ports at the primary addresses only."""
-    if config.mode == Mode.NFTABLES.value and not config.node_port_addresses:
+    known = config.mode in BACKENDS
+    if known and find_backend(config.mode).primary_node_ports and not config.node_port_addresses:
         return msgspec.structs.replace(config, node_port_addresses=(PRIMARY,))
     return config
 
@@ -96,9 +98,9 @@ def _resolve_file(given: ParsedFlags, file: bytes) -> tuple[Configuration, tuple
 
 
 def _resolve_flags(given: ParsedFlags) -> Configuration:
-    mode = given.text("proxy-mode") or Mode.IPTABLES.value
+    mode = given.text("proxy-mode") or DEFAULT_MODE
     start = section_fields(with_addresses(Configuration(mode=mode)))
-    if mode == Mode.IPVS.value:
+    if mode == "ipvs":
         start["ipvs"].update(_FLAG_PERIODS)
     config = _with_flags(decode_configuration(start), given, (*SETTINGS, *LOGGING))
     return msgspec.structs.replace(
@@ -128,9 +130,9 @@ def _with_flags(config: Configuration, given: ParsedFlags, rows: Sequence[FlagRo
 
 def _field(row: FlagRow, mode: str) -> str:
     """Configuration field of a flag in a mode; empty where it has none."""
-    if SYNC_SECTION in row.field and mode == Mode.IPVS.value:
+    if SYNC_SECTION in row.field and mode == "ipvs":
         return ""
-    own = Mode.NFTABLES.value if mode == Mode.NFTABLES.value else Mode.IPTABLES.value
+    own = mode if mode == "nftables" else DEFAULT_MODE
     return row.field.replace(SYNC_SECTION, own).replace(MASQUERADE, own)
 
 

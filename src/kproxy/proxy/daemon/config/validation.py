@@ -14,7 +14,8 @@ from operator import attrgetter
 import msgspec
 
 from kproxy.model.network import Network, family_of, parse_address, parse_network
-from kproxy.proxy.daemon.config.configuration import Configuration, DetectLocal, Mode, split_host_port
+from kproxy.proxy.backends import BACKENDS
+from kproxy.proxy.daemon.config.configuration import Configuration, DetectLocal, split_host_port
 from kproxy.proxy.daemon.config.duration import Duration
 from kproxy.proxy.daemon.config.feature_gates import FEATURE_GATES
 
@@ -61,13 +62,13 @@ def _always(_config: Configuration) -> bool:
     return True
 
 
-def _in_mode(mode: Mode) -> Callable[[Configuration], bool]:
-    return lambda config: config.mode == mode.value
+def _in_mode(mode: str) -> Callable[[Configuration], bool]:
+    return lambda config: config.mode == mode
 
 
 def _paced_by_iptables(config: Configuration) -> bool:
     """True if iptables mode's section holds the sync periods; an unknown mode counts as iptables (``cfg.mode-sections``)."""
-    return config.mode not in {Mode.IPVS.value, Mode.NFTABLES.value}
+    return config.sync_section is config.iptables
 
 
 def _detecting(how: DetectLocal) -> Callable[[Configuration], bool]:
@@ -126,12 +127,8 @@ def _network(text: str) -> Network | None:
     return parse_network(text) if text == text.strip() else None
 
 
-def _names(kind: type[Mode | DetectLocal]) -> str:
-    return ", ".join(member.value for member in kind)
-
-
 def _known_mode(config: Configuration) -> bool:
-    return config.mode in {mode.value for mode in Mode}
+    return config.mode in BACKENDS
 
 
 def _known_detection(config: Configuration) -> bool:
@@ -161,8 +158,12 @@ _RULES: tuple[tuple[Callable[[Configuration], bool], tuple[_Rule, ...]], ...] = 
     (
         _always,
         (
-            _Rule("mode", f"must be one of {_names(Mode)}", _known_mode),
-            _Rule("detect_local_mode", f"must be one of {_names(DetectLocal)}", _known_detection),
+            _Rule("mode", f"must be one of {', '.join(BACKENDS)}", _known_mode),
+            _Rule(
+                "detect_local_mode",
+                f"must be one of {', '.join(how.value for how in DetectLocal)}",
+                _known_detection,
+            ),
             _Rule(
                 "bind_address",
                 "must be an IP address",
@@ -205,9 +206,9 @@ _RULES: tuple[tuple[Callable[[Configuration], bool], tuple[_Rule, ...]], ...] = 
         ),
     ),
     (_paced_by_iptables, _periods("iptables")),
-    (_in_mode(Mode.NFTABLES), (_within("nftables.masquerade_bit", 0, 31), *_periods("nftables"))),
+    (_in_mode("nftables"), (_within("nftables.masquerade_bit", 0, 31), *_periods("nftables"))),
     (
-        _in_mode(Mode.IPVS),
+        _in_mode("ipvs"),
         (
             *_periods("ipvs"),
             *map(_not_negative, ("ipvs.tcp_timeout", "ipvs.tcp_fin_timeout", "ipvs.udp_timeout")),

@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from kproxy.model.api import Key
-from kproxy.proxy.daemon.config.configuration import Mode, split_host_port
+from kproxy.proxy.backends import find_backend
+from kproxy.proxy.daemon.config.configuration import split_host_port
 from kproxy.proxy.daemon.http.health import Health
 from kproxy.proxy.daemon.http.live_metrics import StateCollector
 from kproxy.proxy.daemon.http.metrics import Metrics
@@ -19,7 +20,6 @@ from kproxy.proxy.daemon.http.protocol import Handler
 from kproxy.proxy.daemon.http.request_metrics import RequestCollector
 from kproxy.proxy.daemon.http.service_health import ServiceHealthServer
 from kproxy.proxy.daemon.lifecycle import DaemonContext, StartupError
-from kproxy.proxy.daemon.sync.dataplane import read_packet_counters
 from kproxy.proxy.daemon.sync.family_sync import FamilySync
 
 HEALTH, METRICS = "health", "metrics"
@@ -44,8 +44,8 @@ def open_ports(
     """
     config, store = daemon.config, daemon.store
     ports, metrics = HttpServer(), Metrics(config.mode)
-    counted = read_packet_counters if config.mode == Mode.IPTABLES.value else dict
-    metrics.registry.register(StateCollector(config.mode, store, syncs, time.monotonic, counted))
+    packets = find_backend(config.mode).packet_counts
+    metrics.registry.register(StateCollector(config.mode, store, syncs, time.monotonic, packets))
     metrics.registry.register(RequestCollector(daemon.requests))
     health = Health(
         families={sync.family: sync.progress for sync in syncs},

@@ -12,8 +12,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from kproxy.linux.descriptors import Purpose, shortages
 from kproxy.model.api import Cluster, EndpointSlice, Key, Service
+from kproxy.proxy.backends import find_backend
 from kproxy.proxy.daemon.cluster.store import ClusterStore
-from kproxy.proxy.daemon.http.metrics import IPVS, PREFIX
+from kproxy.proxy.daemon.http.metrics import PREFIX
 from kproxy.proxy.daemon.sync.family_sync import FamilySync
 from kproxy.proxy.plan import Exposure, Frontend, OnEmpty, Plan, PoolScope, ServicePortName
 from kproxy.proxy.snapshot import changed_keys
@@ -92,7 +93,7 @@ class StateCollector:
             if sync.applied is not None:
                 for policy, ports in without_local_endpoints(sync.applied).items():
                     services = {(port.namespace, port.name) for port in ports}
-                    count = len(services if self._mode == IPVS else ports)
+                    count = len(services if find_backend(self._mode).counts_services else ports)
                     found.add_metric([policy, sync.family.value], count)
         return found
 

@@ -16,8 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.metrics import disable_created_metrics
 
 from kproxy.model.network import Family
-from kproxy.proxy.daemon.config.configuration import Mode
-from kproxy.proxy.daemon.sync.family_sync import ApplyResult
+from kproxy.proxy.backends import Applied, find_backend
 
 PREFIX = "kubeproxy_"
 OWN_PREFIX = "kproxy_"
@@ -36,9 +35,6 @@ PROGRAMMING_BUCKETS = (
 )
 """Buckets of ``met.network_programming_duration_seconds``, in seconds."""
 
-IPTABLES, NFTABLES, IPVS = Mode.IPTABLES.value, Mode.NFTABLES.value, Mode.IPVS.value
-ALL_MODES = frozenset({IPTABLES, NFTABLES, IPVS})
-
 Instrument = Counter | Gauge | Histogram
 
 
@@ -50,7 +46,7 @@ class Metric:
     name: str
     help: str
     labels: tuple[str, ...] = ("ip_family",)
-    modes: frozenset[str] = ALL_MODES
+    of_some_modes: bool = False
     buckets: tuple[float, ...] = ()
     prefix: str = PREFIX
 
@@ -61,14 +57,14 @@ TABLE = (
         Histogram,
         "sync_full_proxy_rules_duration_seconds",
         "Time one sync took that wrote everything",
-        modes=frozenset({IPTABLES, NFTABLES}),
+        of_some_modes=True,
         buckets=SYNC_BUCKETS,
     ),
     Metric(
         Histogram,
         "sync_partial_proxy_rules_duration_seconds",
         "Time one sync took that wrote what differs",
-        modes=frozenset({IPTABLES, NFTABLES}),
+        of_some_modes=True,
         buckets=SYNC_BUCKETS,
     ),
     Metric(
@@ -87,38 +83,38 @@ TABLE = (
         "sync_proxy_rules_iptables_total",
         "Rules of ours in the kernel",
         labels=("table", "ip_family"),
-        modes=frozenset({IPTABLES}),
+        of_some_modes=True,
     ),
     Metric(
         Gauge,
         "sync_proxy_rules_iptables_last",
         "Rules written by the last sync",
         labels=("table", "ip_family"),
-        modes=frozenset({IPTABLES}),
+        of_some_modes=True,
     ),
     Metric(
         Counter,
         "sync_proxy_rules_iptables_restore_failures_total",
         "Times iptables-restore failed",
-        modes=frozenset({IPTABLES, IPVS}),
+        of_some_modes=True,
     ),
     Metric(
         Counter,
         "sync_proxy_rules_iptables_partial_restore_failures_total",
         "Times iptables-restore failed on what differs",
-        modes=frozenset({IPTABLES}),
+        of_some_modes=True,
     ),
     Metric(
         Counter,
         "sync_proxy_rules_nftables_sync_failures_total",
         "Transactions the kernel refused",
-        modes=frozenset({NFTABLES}),
+        of_some_modes=True,
     ),
     Metric(
         Counter,
         "sync_proxy_rules_nftables_cleanup_failures_total",
         "Failures to remove what is no longer used; none here, for that is part of the transaction",
-        modes=frozenset({NFTABLES}),
+        of_some_modes=True,
     ),
     Metric(
         Histogram,
@@ -144,10 +140,15 @@ class Metrics:
 
     def __init__(self, mode: str) -> None:
         """Make all instruments, at zero."""
+        names = find_backend(mode).metrics
         disable_created_metrics()  # type: ignore[no-untyped-call]  # kube-proxy has no `_created` series
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self._instruments = {each.name: _make(each, self.registry) for each in TABLE if mode in each.modes}
+        self._instruments = {
+            each.name: _make(each, self.registry)
+            for each in TABLE
+            if each.name in names or not each.of_some_modes
+        }
 
     def count_probe(self, path: str, status: HTTPStatus) -> None:
         """Count a health probe (``hz.counters``); ``path`` is ``/healthz`` or ``/livez``."""
@@ -198,7 +199,7 @@ class FamilyMetrics:
         self._add("sync_proxy_rules_iptables_partial_restore_failures_total", not full)
         self._add("sync_proxy_rules_nftables_sync_failures_total", 1)
 
-    def applied(self, written: ApplyResult | None, triggers: Sequence[float]) -> None:
+    def applied(self, written: Applied | None, triggers: Sequence[float]) -> None:
         """Record a successful sync."""
         now = time.time()
         self.metrics.set("sync_proxy_rules_last_timestamp_seconds", now, ip_family=self.family.value)
@@ -216,8 +217,8 @@ class FamilyMetrics:
         """Count a change of our rules by another process."""
         self._add("foreign_rule_changes_total", 1)
 
-    def _written(self, written: ApplyResult) -> None:
-        if written.refused:
+    def _written(self, written: Applied) -> None:
+        if written.refused is not None:
             self._add("sync_proxy_rules_nftables_sync_failures_total", 1)
         for table, rules in written.rules.items():
             where = {"table": table, "ip_family": self.family.value}

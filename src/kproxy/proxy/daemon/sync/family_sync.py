@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from kproxy.linux.host import HostError
 from kproxy.model.api import Cluster, EndpointSlice, Service
 from kproxy.model.network import Family
+from kproxy.proxy.backends import Applied, Dataplane
 from kproxy.proxy.daemon.cluster.store import ClusterStore, Subscription
 from kproxy.proxy.daemon.sync.change_times import TriggerTimes
 from kproxy.proxy.daemon.sync.pacing import Action, SyncPeriods, SyncScheduler
@@ -26,44 +27,6 @@ FULL_SYNC_SECONDS = 3600.0
 """After so long the kernel is not believed any more, and all is written again (``change.in-effect-soon``)."""
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class RuleCounts:
-    """Of one iptables table: how many rules were written, and how many of ours there are now."""
-
-    written: int
-    total: int
-
-
-@dataclass(frozen=True, slots=True)
-class ApplyResult:
-    """What one `Dataplane.apply` did.
-
-    ``text`` is a few words for the log.  ``full``: everything was written, not only what differs.  ``refused``: so
-    it was because the kernel had refused the difference.  ``rules`` by table, in iptables mode.
-    """
-
-    text: str
-    full: bool = True
-    refused: bool = False
-    rules: Mapping[str, RuleCounts] = field(default_factory=dict)
-
-
-class Dataplane(Protocol):
-    """The kernel of one family, as a backend programs it; failures are `HostError`."""
-
-    def apply(self, plan: Plan) -> ApplyResult:
-        """Make the kernel do what the plan says."""
-
-    def find_drift(self, *, thorough: bool) -> tuple[str, ...]:
-        """What somebody else changed since the last `apply`, as far as can be told; ``thorough``: it may cost something."""
-
-    def refresh_options(self) -> bool:
-        """Read again what the machine decides, such as sysctls; whether it changed what is to be written."""
-
-    def forget(self) -> None:
-        """Believe nothing of the kernel: the next `apply` writes everything."""
 
 
 class Cleaner(Protocol):
@@ -82,7 +45,7 @@ class Observer(Protocol):
     def refused(self, *, full: bool) -> None:
         """The kernel did not take what was written."""
 
-    def applied(self, written: ApplyResult | None, triggers: Sequence[float]) -> None:
+    def applied(self, written: Applied | None, triggers: Sequence[float]) -> None:
         """The kernel is up to date; None: it was so before.
 
         ``triggers``: when (seconds since the epoch) the changes happened that it now knows of.
@@ -104,7 +67,7 @@ class NullObserver:
     def refused(self, *, full: bool) -> None:
         """Nothing."""
 
-    def applied(self, written: ApplyResult | None, triggers: Sequence[float]) -> None:
+    def applied(self, written: Applied | None, triggers: Sequence[float]) -> None:
         """Nothing."""
 
     def cleaned(self, seconds: float, removed: int) -> None:
@@ -234,7 +197,7 @@ class FamilySync:
             return
         self._succeeded(written, self.clock() - started)
 
-    def _bring_up_to_date(self, cluster: Cluster) -> ApplyResult | None:
+    def _bring_up_to_date(self, cluster: Cluster) -> Applied | None:
         """What was written; None when the kernel holds this plan already."""
         self._settings = self.settings(cluster)
         self._snapshot = normalise(cluster, self.family, self._snapshot)
@@ -258,9 +221,9 @@ class FamilySync:
         self._forget()
         self._scheduler = self._scheduler.record_failure(self.clock())
 
-    def _succeeded(self, written: ApplyResult | None, seconds: float) -> None:
+    def _succeeded(self, written: Applied | None, seconds: float) -> None:
         now = self.clock()
-        self.observer.attempted(seconds, full=written is not None and written.full)
+        self.observer.attempted(seconds, full=written is not None and written.rewritten)
         self.observer.applied(written, self.progress.subscription.applied())
         first = self.progress.updated_at is None
         self.progress.updated_at = now
@@ -268,11 +231,15 @@ class FamilySync:
         if written is None:
             self._scheduler = self._scheduler.record_noop(now)
             return
-        self._scheduler = self._scheduler.record_write(now, full=written.full)
+        self._scheduler = self._scheduler.record_write(now, full=written.rewritten)
+        if written.refused is not None:
+            log.warning(
+                "%s: a change was refused, so all was written: %s", self.family.value, written.refused
+            )
         self._clean_due = True
         self._clean()
-        level = logging.INFO if written.full else logging.DEBUG
-        log.log(level, "%s: synced in %.3f s: %s", self.family.value, seconds, written.text)
+        level = logging.INFO if written.rewritten else logging.DEBUG
+        log.log(level, "%s: synced in %.3f s: %s", self.family.value, seconds, written)
         self._log_notes(self.notes)
         if first:
             self.on_first_sync()

@@ -9,9 +9,10 @@ from prometheus_client import CollectorRegistry
 from kproxy.linux.host import HostError, Reason
 from kproxy.model.api import Cluster, EndpointPort, EndpointSlice, Rejected, Service, ServicePort
 from kproxy.model.network import Family
+from kproxy.proxy.backends import Applied
 from kproxy.proxy.daemon.cluster.store import ClusterStore, Removed
 from kproxy.proxy.daemon.http.live_metrics import StateCollector, without_local_endpoints
-from kproxy.proxy.daemon.sync.family_sync import ApplyResult, FamilySync
+from kproxy.proxy.daemon.sync.family_sync import FamilySync
 from kproxy.proxy.daemon.sync.pacing import SyncPeriods
 from kproxy.proxy.plan import Plan, PlanSettings, make_plan
 from kproxy.proxy.snapshot import normalise
@@ -30,10 +31,10 @@ class Kernel:
     def __init__(self) -> None:
         self.broken = False
 
-    def apply(self, plan: Plan) -> ApplyResult:
+    def apply(self, plan: Plan) -> Applied:
         if self.broken:
             raise HostError("apply", str(plan.family), Reason.OTHER)
-        return ApplyResult("")
+        return Applied()
 
     def refresh_options(self) -> bool:
         return False

@@ -11,8 +11,8 @@ import pytest
 from prometheus_client import Metric
 
 from kproxy.model.network import Family
+from kproxy.proxy.backends import Applied, RuleCounts
 from kproxy.proxy.daemon.http.metrics import Metrics
-from kproxy.proxy.daemon.sync.family_sync import ApplyResult, RuleCounts
 
 SYNC_BUCKETS = [
     0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384,
@@ -61,7 +61,7 @@ def exercised(mode: str) -> Metrics:
         one.attempted(0.003, full=False)
         one.refused(full=False)
         one.applied(
-            ApplyResult("", rules={"filter": RuleCounts(1, 2), "nat": RuleCounts(3, 4)}), (time.time() - 7.5,)
+            Applied(rules={"filter": RuleCounts(1, 2), "nat": RuleCounts(3, 4)}), (time.time() - 7.5,)
         )
         one.cleaned(0.01, 2)
         one.drifted()
@@ -133,7 +133,7 @@ def test_programming_takes_as_long_as_from_the_change_until_now() -> None:
 def test_rules_are_counted_by_table() -> None:
     metrics = Metrics("iptables")
     metrics.family(Family.IPV6).applied(
-        ApplyResult("", rules={"filter": RuleCounts(1, 2), "nat": RuleCounts(3, 4)}), ()
+        Applied(rules={"filter": RuleCounts(1, 2), "nat": RuleCounts(3, 4)}), ()
     )
     last, total = "sync_proxy_rules_iptables_last", "sync_proxy_rules_iptables_total"
     assert value(metrics, last, table="filter", ip_family="IPv6") == 1
@@ -157,9 +157,9 @@ def test_a_refused_restore_is_a_failure_and_a_partial_one_too_if_it_was_partial(
 def test_a_refused_transaction_is_a_failure_also_when_a_rewrite_saved_it() -> None:
     metrics = Metrics("nftables")
     four = metrics.family(Family.IPV4)
-    four.applied(ApplyResult("", refused=False), ())
+    four.applied(Applied(), ())
     assert value(metrics, "sync_proxy_rules_nftables_sync_failures_total") == 0
-    four.applied(ApplyResult("", refused=True), ())
+    four.applied(Applied(refused="no"), ())
     four.refused(full=True)
     assert value(metrics, "sync_proxy_rules_nftables_sync_failures_total") == 2
 

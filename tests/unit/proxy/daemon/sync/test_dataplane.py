@@ -4,13 +4,15 @@ import pytest
 
 from kproxy.linux.host import HostError, Reason
 from kproxy.model.network import Family
-from kproxy.proxy.backends.iptables.kernel import Applied
+from kproxy.proxy.backends import Applied, Dataplane
+from kproxy.proxy.backends.iptables.backend import BACKEND as IPTABLES
+from kproxy.proxy.backends.iptables.kernel import dataplane as iptables_dataplane
+from kproxy.proxy.backends.iptables.kernel.dataplane import IptablesDataplane
 from kproxy.proxy.backends.iptables.rules import PacketCounter
 from kproxy.proxy.backends.iptables.static_rules import Options
 from kproxy.proxy.daemon.config.configuration import Configuration
 from kproxy.proxy.daemon.sync import dataplane
 from kproxy.proxy.daemon.sync.dataplane import UnusableMode, _TakeoverDataplane, open_dataplanes
-from kproxy.proxy.daemon.sync.family_sync import ApplyResult, Dataplane
 from kproxy.proxy.plan import Plan
 from tests.support.plans import plan_of
 
@@ -20,8 +22,8 @@ PLAN = plan_of(detector=None)
 class Plane:
     """Takes a backend's place."""
 
-    def apply(self, plan: Plan) -> ApplyResult:
-        return ApplyResult(str(plan))
+    def apply(self, plan: Plan) -> Applied:
+        return Applied(changes={str(plan): 1})
 
     def find_drift(self, **_: bool) -> tuple[str, ...]:
         return ()
@@ -39,7 +41,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, *, working: set[Family], ipv6: bool
             raise HostError(f"{family.value} tables", "not there", Reason.UNSUPPORTED)
         return Plane()
 
-    monkeypatch.setattr(dataplane, "_iptables", build)
+    monkeypatch.setattr(IPTABLES, "open_dataplane", build)
     monkeypatch.setattr(dataplane, "ipv6_enabled", lambda: ipv6)
 
 
@@ -82,12 +84,12 @@ class Recorder(Plane):
     def __init__(self, log: list[str], failures: int = 0) -> None:
         self.log, self.failures = log, failures
 
-    def apply(self, plan: Plan) -> ApplyResult:
+    def apply(self, plan: Plan) -> Applied:
         self.failures -= 1
         if self.failures >= 0:
             raise HostError("apply", "not now", Reason.BUSY)
         self.log.append("applied")
-        return ApplyResult(f"written for {plan.family.value}")
+        return Applied(changes={plan.family.value: 1})
 
 
 def test_what_another_mode_left_goes_once_and_only_when_our_own_rules_stand() -> None:
@@ -101,7 +103,7 @@ def test_what_another_mode_left_goes_once_and_only_when_our_own_rules_stand() ->
     with pytest.raises(HostError):
         plane.apply(PLAN)
     assert log == []
-    assert plane.apply(PLAN) == ApplyResult("written for IPv4")
+    assert plane.apply(PLAN) == Applied(changes={"IPv4": 1})
     plane.apply(PLAN)
     assert log == ["applied", "cleared", "applied"]
 
@@ -110,12 +112,12 @@ def test_a_machine_without_the_other_modes_tools_is_served() -> None:
     def clear() -> tuple[HostError, ...]:
         raise HostError("iptables --version", "command not found", Reason.UNSUPPORTED)
 
-    assert _TakeoverDataplane(Recorder([]), clear).apply(PLAN) == ApplyResult("written for IPv4")
+    assert _TakeoverDataplane(Recorder([]), clear).apply(PLAN) == Applied(changes={"IPv4": 1})
 
 
 def test_what_stays_of_another_mode_is_a_warning_each(caplog: pytest.LogCaptureFixture) -> None:
     stays = [HostError(f"iptables -t {table}", "a chain stays", Reason.BUSY) for table in ("nat", "filter")]
-    assert _TakeoverDataplane(Recorder([]), lambda: stays).apply(PLAN) == ApplyResult("written for IPv4")
+    assert _TakeoverDataplane(Recorder([]), lambda: stays).apply(PLAN) == Applied(changes={"IPv4": 1})
     warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert [str(problem) in text for problem, text in zip(stays, warned, strict=True)] == [True, True]
 
@@ -131,7 +133,20 @@ class Counting:
         self.given.append(options.counters)
         if self.refuses and options.counters:
             raise HostError("iptables-restore", "no such match", Reason.UNSUPPORTED)
-        return Applied(rewritten=True, written={}, total={}, seconds=0.0)
+        return Applied()
+
+
+def counting(monkeypatch: pytest.MonkeyPatch, kernel: Counting, *, works: bool) -> IptablesDataplane:
+    """The dataplane above a kernel; ``works``: a rule that counts is taken when tried alone."""
+    plane = IptablesDataplane.__new__(IptablesDataplane)
+    plane._kernel, plane._tools = kernel, None  # type: ignore[assignment]
+    plane._options = Options(counters=frozenset(PacketCounter))
+    monkeypatch.setattr(
+        iptables_dataplane,
+        "without_broken_counters",
+        lambda _, options: options if works else replace(options, counters=frozenset()),
+    )
+    return plane
 
 
 @pytest.mark.parametrize(
@@ -140,28 +155,23 @@ class Counting:
     ids=["taken", "refused"],
 )
 def test_where_rules_that_count_are_refused_they_are_written_without(
+    monkeypatch: pytest.MonkeyPatch,
     refuses: bool,  # noqa: FBT001 - a table
     works: bool,  # noqa: FBT001
     given: list[int],
 ) -> None:
-    plane = dataplane._Iptables.__new__(dataplane._Iptables)
     kernel = Counting(refuses=refuses)
-    plane._kernel = kernel  # type: ignore[assignment]
-    plane._options = Options(counters=frozenset(PacketCounter))
-    plane._without_broken_counters = lambda options: (
-        options if works else replace(options, counters=frozenset())
-    )  # type: ignore[assignment]
+    plane = counting(monkeypatch, kernel, works=works)
     for _ in range(2):
         plane.apply(PLAN)
     assert [len(counters) for counters in kernel.given] == given
 
 
-def test_rules_that_are_refused_for_another_reason_are_not_tried_without_counters() -> None:
-    plane = dataplane._Iptables.__new__(dataplane._Iptables)
+def test_rules_that_are_refused_for_another_reason_are_not_tried_without_counters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     kernel = Counting(refuses=True)
-    plane._kernel = kernel  # type: ignore[assignment]
-    plane._options = Options(counters=frozenset(PacketCounter))
-    plane._without_broken_counters = lambda options: options  # type: ignore[assignment]
+    plane = counting(monkeypatch, kernel, works=True)
     with pytest.raises(HostError):
         plane.apply(PLAN)
     assert len(kernel.given) == 1

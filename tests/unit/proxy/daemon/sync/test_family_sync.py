@@ -10,8 +10,9 @@ import pytest
 from kproxy.linux.host import HostError, Reason
 from kproxy.model.api import Cluster, EndpointSlice, Service
 from kproxy.model.network import Family
+from kproxy.proxy.backends import Applied
 from kproxy.proxy.daemon.cluster.store import ClusterStore, Kind, Removed
-from kproxy.proxy.daemon.sync.family_sync import FULL_SYNC_SECONDS, ApplyResult, FamilySync
+from kproxy.proxy.daemon.sync.family_sync import FULL_SYNC_SECONDS, FamilySync
 from kproxy.proxy.daemon.sync.pacing import SyncPeriods, SyncScheduler
 from kproxy.proxy.plan import Plan, PlanSettings
 from tests.support.objects import service
@@ -45,12 +46,12 @@ class Kernel:
     sysctls_changed: bool = False
     partly: bool = False
 
-    def apply(self, plan: Plan) -> ApplyResult:
+    def apply(self, plan: Plan) -> Applied:
         if self.trouble is not None:
             raise self.trouble
         self.plans.append(plan)
         self.gone = ("chain X",) if self.contested else ()
-        return ApplyResult("something", full=not self.partly)
+        return Applied(rewritten=not self.partly)
 
     def find_drift(self, *, thorough: bool) -> tuple[str, ...]:
         self.looks.append(thorough)
@@ -420,7 +421,7 @@ def test_the_loop_sleeps_until_a_change_and_then_syncs() -> None:
     done = threading.Event()
 
     class Announcing(Kernel):
-        def apply(self, plan: Plan) -> ApplyResult:
+        def apply(self, plan: Plan) -> Applied:
             if plan.services:
                 done.set()
             return super().apply(plan)
@@ -454,9 +455,9 @@ class Watching:
     def refused(self, *, full: bool) -> None:
         self.heard.append(("refused", full))
 
-    def applied(self, written: ApplyResult | None, triggers: Sequence[float]) -> None:
+    def applied(self, written: Applied | None, triggers: Sequence[float]) -> None:
         assert not triggers
-        self.heard.append(("applied", written.text if written else None))
+        self.heard.append(("applied", str(written) if written else None))
 
     def cleaned(self, _: float, removed: int) -> None:
         self.heard.append(("cleaned", removed))
@@ -469,7 +470,7 @@ def test_an_observer_hears_of_each_attempt_and_what_came_of_it(daemon: Daemon) -
     watching = daemon.sync.observer = Watching()
     daemon.apply(service("a"))
     daemon.until(2)
-    assert watching.heard == [("attempted", True), ("applied", "something"), ("cleaned", 0)]
+    assert watching.heard == [("attempted", True), ("applied", "all written: nothing"), ("cleaned", 0)]
     watching.heard.clear()
     daemon.apply(service("b", type="ExternalName", cluster_ips=()))
     daemon.until(2)

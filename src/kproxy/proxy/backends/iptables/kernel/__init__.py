@@ -1,7 +1,6 @@
 """The effects of iptables mode: the tools, and the kernel they program; all else in this backend is pure."""
 
 from kproxy.proxy.backends.iptables.kernel.applier import (
-    Applied,
     IptablesKernel,
     machine_options,
     refresh_options,
@@ -11,7 +10,6 @@ from kproxy.proxy.backends.iptables.kernel.applier import (
 from kproxy.proxy.backends.iptables.kernel.tools import Tools, Variant, find_tools
 
 __all__ = [
-    "Applied",
     "IptablesKernel",
     "Tools",
     "Variant",

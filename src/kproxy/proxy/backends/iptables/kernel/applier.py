@@ -9,12 +9,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain as chained
 from typing import TYPE_CHECKING
 
 from kproxy.linux import host
 from kproxy.linux.conntrack import invalid_drops
+from kproxy.proxy.backends import Applied, RuleCounts
 from kproxy.proxy.backends.iptables import names, static_rules
 from kproxy.proxy.backends.iptables.compile import localhost_node_ports
 from kproxy.proxy.backends.iptables.desired_state import desired_state
@@ -40,21 +41,10 @@ if TYPE_CHECKING:
 
     _Chains = Mapping[Table, frozenset[ChainName]]
 
+_COUNTED_TABLES = (Table.FILTER, Table.NAT)
+"""The tables whose rules are counted: mangle has a chain of ours, and no rule."""
+
 _ROUTE_LOCALNET = "net/ipv4/conf/all/route_localnet"
-
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """What one `IptablesKernel.apply` did.
-
-    ``rewritten``: everything was written, not only what differs.  ``written`` counts the rules given to
-    the kernel, ``total`` those of ours it holds now, hooks not counted.  ``seconds`` is wall time.
-    """
-
-    rewritten: bool
-    written: Mapping[Table, int]
-    total: Mapping[Table, int]
-    seconds: float
 
 
 class IptablesKernel:
@@ -78,7 +68,12 @@ class IptablesKernel:
         believed, self._last_applied = self._last_applied, None
         written = self._rewrite(desired) if believed is None else self._update(believed, desired)
         self._last_applied = desired
-        return Applied(believed is None, written, dict(self._total), time.monotonic() - started)
+        return Applied(
+            believed is None,
+            {f"rules of {table.value}": count for table, count in written.items()},
+            rules={t.value: RuleCounts(written.get(t, 0), self._total[t]) for t in _COUNTED_TABLES},
+            seconds=time.monotonic() - started,
+        )
 
     def _rewrite(self, desired: DesiredState) -> dict[Table, int]:
         existing = self._begin()

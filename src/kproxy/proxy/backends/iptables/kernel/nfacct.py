@@ -7,6 +7,7 @@ Format: linux/netfilter/nfnetlink_acct.h.
 from __future__ import annotations
 
 import errno
+import logging
 import struct
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,12 @@ _HEADER_SIZE = 4
 _NUMBER = struct.Struct(">Q")
 _PRESENT_ERRNOS = frozenset({0, errno.EBUSY, errno.EEXIST})
 _PROBE_CHAIN = "KUBE-PROXY-TRIAL"
+_METRICS = {
+    PacketCounter.INVALID_DROPPED: "iptables_ct_state_invalid_dropped_packets_total",
+    PacketCounter.LOCALHOST_ACCEPTED: "iptables_localhost_nodeports_accepted_packets_total",
+}
+
+log = logging.getLogger(__name__)
 
 
 def create_counters(counters: Iterable[PacketCounter]) -> frozenset[PacketCounter]:
@@ -60,6 +67,15 @@ def read_packet_counts() -> dict[PacketCounter, int]:
             if name in _BY_NAME:
                 found[_BY_NAME[name]] = _NUMBER.unpack(entry[_PACKETS])[0]
     return found
+
+
+def packet_metrics() -> dict[str, int]:
+    """Packets counted so far, by metric; empty where the kernel does not count."""
+    try:
+        return {_METRICS[counter]: count for counter, count in read_packet_counts().items()}
+    except HostError as error:
+        log.debug("no counters of packets: %s", error)
+        return {}
 
 
 def delete_counters() -> None:

@@ -14,7 +14,16 @@ from itertools import islice
 from kproxy.linux.conntrack import invalid_drops
 from kproxy.linux.host import HostError
 from kproxy.linux.node_addresses import AddressMonitor, list_addresses
-from kproxy.model.network import Address, Family, Network, Protocol, format_address
+from kproxy.model.network import (
+    Address,
+    Family,
+    Network,
+    Protocol,
+    family_of,
+    format_address,
+    parse_network,
+)
+from kproxy.proxy.backends import Applied
 from kproxy.proxy.backends.ipvs.compile import Context
 from kproxy.proxy.backends.ipvs.desired_state import DesiredState, delta, desired_state
 from kproxy.proxy.backends.ipvs.diff import (
@@ -39,6 +48,7 @@ from kproxy.proxy.backends.ipvs.kernel.tools import find_tools
 from kproxy.proxy.backends.ipvs.names import DEVICE, IpSet, set_name
 from kproxy.proxy.backends.ipvs.rules import AddressKey, Key, MarkKey, Member
 from kproxy.proxy.backends.ipvs.static_rules import Options, mark_masks
+from kproxy.proxy.daemon.config.configuration import Configuration
 from kproxy.proxy.plan import Plan
 
 SERVERS_PER_CHECK = 256
@@ -64,15 +74,19 @@ class IpvsSettings:
     udp_timeout: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """What one `IpvsKernel.apply` did; ``messages`` counts those to IPVS, ``seconds`` is wall time."""
-
-    rewritten: bool
-    messages: int
-    members: int
-    addresses: int
-    seconds: float
+def ipvs_settings(config: Configuration, family: Family) -> IpvsSettings:
+    """The settings of one family; the masquerade bit is that of the iptables section (``cfg.mode-sections``)."""
+    section = config.ipvs
+    excluded = (parse_network(text) for text in section.exclude_cidrs)
+    return IpvsSettings(
+        masquerade_bit=config.iptables.masquerade_bit,
+        scheduler=section.scheduler or "rr",
+        excluded=tuple(n for n in excluded if n is not None and family_of(n) is family),
+        strict_arp=section.strict_arp,
+        tcp_timeout=int(section.tcp_timeout.seconds),
+        tcp_fin_timeout=int(section.tcp_fin_timeout.seconds),
+        udp_timeout=int(section.udp_timeout.seconds),
+    )
 
 
 class IpvsKernel:
@@ -131,12 +145,12 @@ class IpvsKernel:
         """Believe nothing of the kernel any more: the next `apply` reads it and corrects what differs."""
         self._last_applied = None
 
-    def find_drift(self) -> tuple[str, ...]:
+    def find_drift(self, *, thorough: bool = True) -> tuple[str, ...]:
         """What somebody took away, or what is new on the node, since the last `apply`; empty before it.
 
         Destinations are looked at in turns.  What has drained is removed meanwhile (``ipvs.graceful``).
         """
-        if self._last_applied is None:
+        if self._last_applied is None or not thorough:
             return ()
         self._remove_drained(tuple(self._draining))
         node, bound = self._addresses.current(), list_addresses(self._family, DEVICE).device
@@ -293,7 +307,14 @@ def _record_command(picture: KernelState, order: IpvsCommand) -> None:
 def _applied(rewritten: bool, done: Transaction, messages: int, seconds: float) -> Applied:  # noqa: FBT001
     members = sum(len(s.added) + len(s.removed) for s in done.steps if isinstance(s, ChangeMembers))
     addresses = sum(len(s.addresses) for s in done.steps if isinstance(s, ChangeAddresses))
-    return Applied(rewritten, messages, members, addresses, seconds)
+    changes = {"messages to IPVS": messages, "set members": members, "addresses": addresses}
+    return Applied(rewritten, changes, seconds=seconds)
+
+
+def prepare_ipvs(config: Configuration) -> None:
+    """Load the scheduler and set sysctls; `HostError` where ipvs mode cannot work."""
+    check_kernel(Family.IPV4, config.ipvs.scheduler or "rr")
+    machine.set_sysctls(strict_arp=config.ipvs.strict_arp)
 
 
 def check_kernel(family: Family, scheduler: str) -> None:

@@ -13,7 +13,7 @@ import struct
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from ipaddress import ip_address
 
 from kproxy.linux import host
@@ -22,6 +22,7 @@ from kproxy.linux.host import HostError, Reason
 from kproxy.linux.netlink import attribute, attributes, netfilter_header
 from kproxy.linux.nft_monitor import NftMonitor, format_changes
 from kproxy.model.network import Family
+from kproxy.proxy.backends import Applied
 from kproxy.proxy.backends.nftables import names
 from kproxy.proxy.backends.nftables.commands import (
     AddElements,
@@ -51,21 +52,6 @@ _PORT = {family: _FIRST_PORT + number for number, family in enumerate(Family)}
 
 _ELEMENTS, _KEY, _EXPIRATION = 3, 1, 5
 _SHOWN = 160
-
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """What one `NftablesKernel.apply` did.
-
-    ``rewritten``: the whole table was replaced, not only what differs.  ``elements`` counts those put in and
-    taken out.  ``seconds`` is wall time.  ``refused``: what the kernel had against a change, which was then
-    written as a whole; somebody must have touched the table.
-    """
-
-    rewritten: bool
-    elements: int
-    seconds: float
-    refused: str | None = None
 
 
 class NftablesKernel:
@@ -101,7 +87,7 @@ class NftablesKernel:
             with NftMonitor.paused():
                 elements = self._commit(nftables, Rewrite(desired, self._clients(nftables)))
         self._last_applied, self._leftovers = desired, transaction.leftovers
-        return Applied(rewritten, elements or 0, time.monotonic() - started, refused)
+        return Applied(rewritten, {"elements": elements or 0}, refused, seconds=time.monotonic() - started)
 
     def refresh_options(self) -> bool:
         """Read again what this machine decides; whether that changed, and the table is to be written again."""
@@ -116,7 +102,7 @@ class NftablesKernel:
         """Believe nothing of the kernel any more: the next `apply` writes everything."""
         self._last_applied = None
 
-    def find_drift(self) -> tuple[str, ...]:
+    def find_drift(self, *, thorough: bool = True) -> tuple[str, ...]:  # noqa: ARG002 - any look is quick
         """What somebody else changed in our table since the last time, or since all was written; empty before that.
 
         Costs microseconds while nobody changes anything in nf_tables.

@@ -1,7 +1,7 @@
-"""Removal of what proxies leave on a node, ours or kube-proxy's, whatever mode they ran in.
+"""Removal of the chains that iptables and ipvs mode leave on a node, ours or kube-proxy's, in both variants of the tools.
 
-Used by ``--cleanup`` for everything and by `kproxy.proxy.daemon.sync.dataplane` for what another mode left.  Touches nothing on a
-clean node (``life.cleanup.stateless``) and leaves KUBE-FIREWALL, which is the kubelet's too (``life.cleanup``).
+Used by `kproxy.proxy.backends.iptables.backend`.  Touches nothing on a clean node (``life.cleanup.stateless``) and leaves
+KUBE-FIREWALL, which is the kubelet's too (``life.cleanup``).
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from functools import partial
 
 from kproxy.linux.host import HostError, Reason
 from kproxy.model.network import Family
+from kproxy.proxy.backends import failures_of
 from kproxy.proxy.backends.iptables import names
 from kproxy.proxy.backends.iptables.kernel import Tools, Variant, find_tools, nfacct
 from kproxy.proxy.backends.iptables.kernel.removal import remove_chains
 from kproxy.proxy.backends.iptables.kernel.tools import command_of, list_chains_by_netlink
 from kproxy.proxy.backends.iptables.rules import Table
-from kproxy.proxy.backends.ipvs import kernel as ipvs
-from kproxy.proxy.backends.nftables.kernel import remove_table
 
 IPVS_CHAINS = frozenset(
     {
@@ -43,12 +42,6 @@ Problems = tuple[HostError, ...]
 """What could not be removed; each says why, and what to do."""
 
 log = logging.getLogger(__name__)
-
-
-def remove_all_modes() -> Problems:
-    """Remove what all modes left, of both families; every refusal, none when the node is clean now."""
-    removals = (remove_iptables, remove_ipvs, remove_nftables)
-    return tuple(problem for family in Family for remove in removals for problem in remove(family))
 
 
 def remove_iptables(family: Family) -> Problems:
@@ -76,29 +69,6 @@ def remove_iptables_beside_ipvs(family: Family) -> Problems:
         find_tools(family), lambda table, name: _is_ours(table, name) and not _is_of_ipvs(table, name)
     )
     return (*own, *remove_other_variant(family))
-
-
-def remove_ipvs(family: Family) -> Problems:
-    """Remove virtual servers, the device of their addresses and IP sets; the chains that use them go before.
-
-    Where nothing tells of ipvs mode no kernel module is loaded to look for it, and virtual servers
-    that are not a proxy's stay (kube-proxy does otherwise, ``life.mode-switch.ipvs-flush``).
-    """
-    return tuple(_collect_errors(partial(ipvs.remove_ipvs_objects, family)))
-
-
-def remove_nftables(family: Family) -> Problems:
-    """Remove the table of nftables mode.  A kernel that cannot have one needs no removal."""
-    found = _collect_errors(partial(remove_table, family))
-    return tuple(error for error in found if error.reason is not Reason.UNSUPPORTED)
-
-
-def _collect_errors(remove: Callable[[], object]) -> list[HostError]:
-    try:
-        remove()
-    except HostError as error:
-        return [error]
-    return []
 
 
 def _is_ours(table: Table, name: str) -> bool:
@@ -158,9 +128,7 @@ def _report_remaining(family: Family, variant: Variant, absence: HostError) -> P
 
 
 def _remove_chains(tools: Tools, is_ours: Callable[[Table, str], bool]) -> Problems:
-    problems = [
-        error for table in Table for error in _collect_errors(partial(_remove_of, tools, table, is_ours))
-    ]
+    problems = [error for table in Table for error in failures_of(partial(_remove_of, tools, table, is_ours))]
     return tuple(problems)
 
 

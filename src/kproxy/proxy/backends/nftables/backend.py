@@ -1,0 +1,47 @@
+"""nftables mode, as configuration and daemon use it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kproxy.proxy.backends import CommonBackend, failures_of
+
+if TYPE_CHECKING:
+    from kproxy.linux.host import HostError
+    from kproxy.model.network import Family
+    from kproxy.proxy.backends import Dataplane, ProxyBackend
+    from kproxy.proxy.daemon.config.configuration import Configuration
+
+
+class _Nftables(CommonBackend):
+    metrics = frozenset(
+        {
+            "sync_full_proxy_rules_duration_seconds",
+            "sync_partial_proxy_rules_duration_seconds",
+            "sync_proxy_rules_nftables_sync_failures_total",
+            "sync_proxy_rules_nftables_cleanup_failures_total",
+        }
+    )
+    primary_node_ports = True
+    follows_service_cidrs = True
+
+    def load(self) -> None:
+        from kproxy.proxy.backends.nftables import kernel  # noqa: F401, PLC0415
+
+    def open_dataplane(self, config: Configuration, family: Family) -> Dataplane:
+        from kproxy.proxy.backends.nftables.kernel import NftablesKernel, machine_options  # noqa: PLC0415
+
+        return NftablesKernel(family, machine_options(config.nftables.masquerade_bit))
+
+    def remove_leftovers(self, family: Family, running: str | None) -> tuple[HostError, ...]:
+        """Nothing where the kernel cannot have a table."""
+        from kproxy.linux.host import Reason  # noqa: PLC0415
+        from kproxy.proxy.backends.nftables.kernel import remove_table  # noqa: PLC0415
+
+        if running == "nftables":
+            return ()
+        found = failures_of(lambda: remove_table(family))
+        return tuple(error for error in found if error.reason is not Reason.UNSUPPORTED)
+
+
+BACKEND: ProxyBackend = _Nftables()
