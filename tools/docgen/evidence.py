@@ -25,7 +25,7 @@ The tests behind each row of the pages on the daemon. The rows of packets are he
 
 
 def load_evidence() -> Evidence:
-    """What ``evidence.toml`` says."""
+    """The content of ``evidence.toml``."""
     return tomllib.loads(SOURCE.read_text(encoding="utf-8"))
 
 

@@ -132,7 +132,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "spec/topics/README.md": topics.index,
     **{DOCS / f"spec/topics/{topic}.md": partial(topics.page, topic) for topic in TOPICS},
 }
-"""What is generated, and by what."""
+"""The generated pages, each with the function that returns its text."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -9,7 +9,7 @@ from kproxy.conformance.reports.results_reader import load_results
 FOLDER = Path(__file__).parents[2] / "docs/results"
 
 _DIFFERENCES = "### What differs"
-"""What stands before it, failure by failure, is in the documents."""
+"""The heading at which the page begins; the list of failures above it is in the documents."""
 
 _HEAD = """\
 <!-- Generated: edit docs/results/*.json, then run `python -m tools.docgen`. -->

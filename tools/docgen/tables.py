@@ -19,11 +19,11 @@ LABELS = (
     (r"github\.com/kubernetes/kubernetes/blob/[^/]+/cmd/([\w/-]+)\.go", r"\1"),
     (r"kubernetes\.io/docs/(?:.*/)?([^/#]+)/?(#[\w-]+)?", r"docs: \1\2"),
 )
-"""How a link is called, by its address."""
+"""Patterns of addresses, and the labels of links to them."""
 
 
 def link_label(link: str) -> str:
-    """What to call a link.  Raises `LookupError` for one of a kind that has no name yet."""
+    """Label of a link.  Raises `LookupError` for an address that fits no pattern of `LABELS`."""
     for pattern, name in LABELS:
         if found := re.fullmatch(f"https://{pattern}", link):
             return found.expand(name)

@@ -1,4 +1,4 @@
-"""The page that says where each case runs: in the simulator, in network namespaces, in containers, in a cluster."""
+"""docs/where-cases-run.md: for each case the testbeds that can run it: simulator, network namespaces, containers, cluster."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from tests.kind.selection import selected
 from tools.docgen.tables import COMMAND, markdown_table
 
 HEAD = f"""\
-<!-- Generated: edit docs/where_cases_run.py or tests/kind/selection.py, then run `{COMMAND}`. -->
+<!-- Generated: edit tools/docgen/where_cases_run.py or tests/kind/selection.py, then run `{COMMAND}`. -->
 
 # Where each case runs
 
-*netns* is `kproxy conformance run`: every case, on a kernel that has what it needs ([the lab](lab.md)). *simulator* is our own rules evaluated in memory.
-*containers* is [`nox -s kind`](kind.md): the same lab, its nodes containers and kproxy in its image on each.
-*cluster* is [`kproxy conformance cluster`](kind.md#the-catalogue-in-a-cluster), by what a dual-stack cluster can express whose nodes are in two zones and have SCTP: of two nodes, and of three
-or more, where a third node's host is the client outside, for what is at other nodes' own addresses; and with clients outside that are ours."""
+- **netns**: `kproxy conformance run`. Every case, on a kernel with the subsystems that it needs ([the lab](lab.md)).
+- **simulator**: kproxy's own rules, evaluated in memory.
+- **containers**: [`nox -s kind`](kind.md). The same lab; each node is a container that runs kproxy's image.
+- **cluster**: [`kproxy conformance cluster`](kind.md#the-catalogue-in-a-cluster), in a dual-stack cluster with SCTP whose nodes are in two zones: *of two* nodes; *of three* or more, where the host of a third node
+  is the client outside; *with clients outside* that belong to the harness."""
 
 SHAPES = (ClusterShape(), ClusterShape(neighbour=True), ClusterShape(outside=True))
 COLUMNS = ("netns", "simulator", "containers", "cluster of two", "of three", "with clients outside")
@@ -42,7 +43,7 @@ def page() -> str:
 
 
 def _lacks(case: Case) -> str | None:
-    """Why the simulator cannot run a case, in any mode."""
+    """Reason why the simulator cannot run a case in any mode; None where it can."""
     return Simulator(case.profile).not_runnable_reason(case)
 
 
