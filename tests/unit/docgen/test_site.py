@@ -1,13 +1,19 @@
 """The site has the pages of the repository, and README.md says what a visitor can type."""
 
+import importlib
 import re
 import shlex
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import yaml
 
 from kproxy import cli
+from kproxy.conformance.case import Probe
+from kproxy.conformance.generate.oracle_answers import with_oracle_answers
 from kproxy.conformance.subjects.subject import subject_from_toml
+from kproxy.model.network import Family
 from tests.support.paths import ROOT
 from tools.docgen import site
 
@@ -84,3 +90,18 @@ def test_the_folders_of_tests_are_those_there_are() -> None:
         path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name != "__pycache__"
     }
     assert folders <= named
+
+
+def test_the_python_interface_is_of_modules_that_exist_and_its_example_can_be_judged() -> None:
+    page = (ROOT / "docs/api.md").read_text(encoding="utf-8")
+    modules = re.findall(r"^::: (\S+)$", page, re.MULTILINE)
+    assert len(modules) > 10
+    assert all(importlib.import_module(module).__doc__ for module in modules)
+    example = re.search(r"```python\n(.+?)```", page, re.DOTALL)
+    assert example
+    names: dict[str, Any] = {}
+    exec(example[1], names)  # noqa: S102 - the page's own example
+    answered = with_oracle_answers(replace(names["CASE"], families=(Family.IPV4,)))
+    (probe,) = (step for step in answered.steps if isinstance(step, Probe))
+    assert probe in names["CASE"].steps
+    assert answered.clauses == names["CASE"].clauses
