@@ -9,11 +9,12 @@ from collections import Counter
 
 import pytest
 
+import kproxy.conformance.cases
 import kproxy.spec.clauses
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.spec.behaviours import BEHAVIOURS
 from kproxy.spec.clauses import CLAUSES
-from kproxy.spec.topics import TOPICS, topic_of_clause
+from kproxy.spec.topics import TOPICS, Topic, topic_of_case, topic_of_clause
 from tests.support.paths import ROOT
 
 MODULES = {topic.module: topic for topic in TOPICS.values()}
@@ -41,10 +42,40 @@ def test_clauses_have_a_module_for_each_topic_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("topic", WITH_CLAUSES, ids=lambda topic: topic.name)
-def test_a_clause_stands_in_the_module_of_its_topic(topic: kproxy.spec.topics.Topic) -> None:
+def test_a_clause_stands_in_the_module_of_its_topic(topic: Topic) -> None:
     module = importlib.import_module(f"kproxy.spec.clauses.{topic.module}")
     here = {row.id for row in (*getattr(module, "PACKET", ()), *getattr(module, "HISTORY", ()))}
     assert here == {id for id in CLAUSES if topic_of_clause(id) is topic}
+
+
+HELPERS = {"changes", "combinations", "profiles"}
+"""Modules of `kproxy.conformance.cases` without a case: what cases of several topics share."""
+CASE_MODULES = {
+    info.name: importlib.import_module(f"kproxy.conformance.cases.{info.name}")
+    for info in pkgutil.iter_modules(kproxy.conformance.cases.__path__)
+    if info.name not in HELPERS
+}
+
+
+def topic_of_module(name: str) -> Topic:
+    """The topic with the longest name that is the module's, or its beginning: ``node_port_addresses``."""
+    found = [topic for module, topic in MODULES.items() if f"{name}_".startswith(f"{module}_")]
+    return max(found, key=lambda topic: len(topic.module))
+
+
+def test_topics_with_cases_have_a_module_of_their_name_or_of_an_aspect_of_theirs() -> None:
+    assert {topic_of_module(name) for name in CASE_MODULES} == {t for t in TOPICS.values() if t.groups}
+
+
+@pytest.mark.parametrize("name", CASE_MODULES)
+def test_a_case_stands_in_a_module_of_its_topic(name: str) -> None:
+    assert {topic_of_case(case.id) for case in CASE_MODULES[name].CASES} == {topic_of_module(name)}
+
+
+def test_the_catalogue_has_every_case_of_every_module_once() -> None:
+    defined = Counter(case.id for module in CASE_MODULES.values() for case in module.CASES)
+    assert defined == Counter(case.id for case in CATALOGUE)
+    assert set(defined.values()) == {1}
 
 
 def test_behaviours_are_divided_by_topics() -> None:

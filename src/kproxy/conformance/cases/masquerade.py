@@ -1,4 +1,4 @@
-"""Cases on the source that an endpoint sees: hairpins, masqueradeAll, and every way to tell a pod.
+"""Cases of the topic masquerade: the source address that an endpoint sees, hairpin included.
 
 Only values; the vocabulary is `kproxy.conformance.case`.
 """
@@ -6,7 +6,6 @@ Only values; the vocabulary is `kproxy.conformance.case`.
 from __future__ import annotations
 
 from kproxy.conformance.case import (
-    DROPPED,
     MASQUERADED,
     UNTOUCHED,
     Apply,
@@ -27,45 +26,37 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases.profiles import (
-    BRIDGE_INTERFACE,
-    INTERFACE_PREFIX,
-    LOCALHOST_OFF,
     MASQUERADE_ALL,
     NO_DETECTOR,
-    NODE_CIDR,
 )
-from kproxy.model.network import Family, Protocol
+from kproxy.model.network import Protocol
 
 LOCAL = Policy.LOCAL
 UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
 DETECT = {Feature.DETECT_LOCAL}
 EXTERNAL = {Feature.NODE_PORT, Feature.EXTERNAL_TRAFFIC_POLICY}
-
 POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
-HOST_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.host-rewritten"}
-OUTSIDE_CLAUSES = {"cluster-ip.from-outside.served", "masquerade.cluster-ip.outside-rewritten"}
+
 FROM_OUTSIDE = {
     "node-port.reaches-ready-endpoint",
     "external-policy.local.local-endpoints-source-preserved",
 }
+
 EVERY_KIND = {
     "cluster-ip.reaches-ready-endpoint",
     "node-port.reaches-ready-endpoint",
     "load-balancer.reaches-ready-endpoint",
     "external-ip.reaches-ready-endpoint",
 }
+
 HAIRPIN = {"masquerade.hairpin.rewritten"}
 SPREAD = {"balancing.every-endpoint-chosen"}
-
 SELF = delivered_to("a1", source=MASQUERADED)
 SELF_OR_OTHER = SELF | delivered_to("b1")
-
 WEB = service("web", "a1", "b1")
 DNS = service("dns", "a1", "b1", ports=UDP_PORT)
 OPEN = service("open", "a1", type=Type.LOAD_BALANCER, vips=(Vip(),), external_ips=1)
 BOTH_LOCAL = service("both", "a1", "b1", type=Type.LOAD_BALANCER, external_policy=LOCAL, vips=(Vip(),))
-SPLIT_LOCAL = service("split", "a2", "b1", type=Type.NODE_PORT, external_policy=LOCAL)
-AWAY_LOCAL = service("away", "a2", type=Type.NODE_PORT, external_policy=LOCAL)
 
 HAIRPIN_AT_EVERY_ADDRESS = case(
     "masquerade.hairpin-at-every-address",
@@ -236,169 +227,6 @@ EXTERNAL_ADDRESSES_WITHOUT_DETECTOR = case(
     profile=NO_DETECTOR,
 )
 
-CLUSTER_CIDR_OF_ONE_FAMILY = case(
-    "detect-local.cluster-cidr-of-one-family",
-    "With a clusterCIDR of IPv4 only, pods are told in IPv4; in IPv6 nobody is rewritten but at external addresses.",
-    Apply(
-        WEB,
-        near := service("near", "a1", "a2"),
-        wide := service("wide", "a1", "b1", type=Type.NODE_PORT),
-    ),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
-    Probe(sender=host("a"), to=WEB.cluster_ip, expect=KEPT_OR_REWRITTEN, spread=True),
-    Probe(sender=client("a"), to=near.cluster_ip, expect=delivered_to("a1", "a2"), spread=True),
-    Probe(
-        sender=client("a"),
-        to=wide.node_port("a"),
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
-    clauses=SPREAD
-    | {
-        "cluster-ip.reaches-ready-endpoint",
-        "node-port.reaches-ready-endpoint",
-        "node-port.addresses.family-not-listed.served",
-        "masquerade.cluster-ip.no-detector.preserved",
-        "masquerade.cluster-ip.no-detector.host.either",
-        "masquerade.external-policy-cluster.rewritten",
-        "detect-local.cluster-cidr.per-family",
-        "cluster-ip.from-outside.served",
-    },
-    features=DETECT | {Feature.NODE_PORT},
-    profile=LOCALHOST_OFF,
-    families=(Family.IPV6,),
-)
-
-CLUSTER_CIDR_OF_THE_OTHER_FAMILY = case(
-    "detect-local.cluster-cidr-where-the-other-family-has-none",
-    "The range of IPv4 tells IPv4's pods, whether or not IPv6 has one.",
-    Apply(WEB),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
-    Probe(
-        sender=host("a"),
-        to=WEB.cluster_ip,
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
-    Probe(
-        sender=client("a"),
-        to=WEB.cluster_ip,
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
-    clauses=POD_CLAUSES | HOST_CLAUSES | OUTSIDE_CLAUSES | SPREAD,
-    features=DETECT,
-    profile=LOCALHOST_OFF,
-    families=(Family.IPV4,),
-)
-
-NODE_CIDR_TELLS_PODS = case(
-    "detect-local.node-cidr",
-    "Pods are those of the node's own range: one of another node is a client outside.",
-    Apply(WEB, SPLIT_LOCAL, AWAY_LOCAL),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
-    Probe(
-        sender=host("a"),
-        to=WEB.cluster_ip,
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
-    Probe(
-        sender=remote("b"),
-        to=WEB.cluster_ip,
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
-    Probe(sender=pod("b2"), to=SPLIT_LOCAL.node_port("b"), expect=delivered_to("a2", "b1"), spread=True),
-    Probe(sender=pod("a1"), to=SPLIT_LOCAL.node_port("b"), expect=delivered_to("b1"), count=8),
-    Probe(sender=pod("a1"), to=AWAY_LOCAL.node_port("b"), expect=DROPPED),
-    clauses=POD_CLAUSES
-    | HOST_CLAUSES
-    | OUTSIDE_CLAUSES
-    | FROM_OUTSIDE
-    | SPREAD
-    | {
-        "detect-local.node-cidr",
-        "external-policy.local.pods-reach-all-endpoints",
-        "external-policy.local.drop-without-local-endpoint",
-        "node-port.other-node.untouched",
-    },
-    features=DETECT | EXTERNAL,
-    profile=NODE_CIDR,
-)
-
-PREFIX_TELLS_PODS = case(
-    "detect-local.interface-name-prefix",
-    "Pods are those whose packets enter by an interface of the prefix; the node and all others are not.",
-    Apply(WEB, SPLIT_LOCAL, AWAY_LOCAL),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
-    Probe(
-        sender=host("a"),
-        to=WEB.cluster_ip,
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
-    Probe(
-        sender=client("a"),
-        to=WEB.cluster_ip,
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
-    Probe(sender=pod("b2"), to=SPLIT_LOCAL.node_port("b"), expect=delivered_to("a2", "b1"), spread=True),
-    Probe(sender=pod("a1"), to=SPLIT_LOCAL.node_port("b"), expect=delivered_to("b1"), count=8),
-    Probe(sender=pod("a1"), to=AWAY_LOCAL.node_port("b"), expect=DROPPED),
-    clauses=POD_CLAUSES
-    | HOST_CLAUSES
-    | OUTSIDE_CLAUSES
-    | FROM_OUTSIDE
-    | SPREAD
-    | {
-        "detect-local.interface-name-prefix",
-        "external-policy.local.pods-reach-all-endpoints",
-        "external-policy.local.drop-without-local-endpoint",
-        "node-port.other-node.untouched",
-    },
-    features=DETECT | EXTERNAL,
-    regressions={"R075"},
-    profile=INTERFACE_PREFIX,
-)
-
-BRIDGE_TELLS_PODS = case(
-    "detect-local.bridge-interface",
-    "Pods are those behind the interface named, a1 alone; its neighbours and the node are outside.",
-    Apply(
-        far := service("far", "a3", "b1"),
-        wide := service("wide", "a3", "b1", type=Type.LOAD_BALANCER, external_policy=LOCAL, vips=(Vip(),)),
-    ),
-    Probe(sender=pod("a1"), to=far.cluster_ip, expect=delivered_to("a3", "b1"), spread=True),
-    Probe(
-        sender=pod("a2"),
-        to=far.cluster_ip,
-        expect=delivered_to("a3", "b1", source=MASQUERADED),
-        spread=True,
-    ),
-    Probe(
-        sender=host("a"),
-        to=far.cluster_ip,
-        expect=delivered_to("a3", "b1", source=MASQUERADED),
-        spread=True,
-    ),
-    Probe(sender=pod("a1"), to=wide.vip(), expect=delivered_to("a3", "b1"), spread=True),
-    Probe(sender=pod("a2"), to=wide.vip(), expect=delivered_to("a3"), count=8),
-    clauses=POD_CLAUSES
-    | HOST_CLAUSES
-    | OUTSIDE_CLAUSES
-    | SPREAD
-    | {
-        "load-balancer.reaches-ready-endpoint",
-        "detect-local.bridge-interface",
-        "external-policy.local.pods-reach-all-endpoints",
-        "external-policy.local.local-endpoints-source-preserved",
-    },
-    features=DETECT | EXTERNAL | {Feature.LOAD_BALANCER},
-    profile=BRIDGE_INTERFACE,
-)
-
 CASES: tuple[Case, ...] = (
     HAIRPIN_AT_EVERY_ADDRESS,
     HAIRPIN_ONLY_TO_ITSELF,
@@ -408,9 +236,4 @@ CASES: tuple[Case, ...] = (
     ALL_SPARES_LOCAL_POLICY,
     NOBODY_IS_REWRITTEN_WITHOUT_DETECTOR,
     EXTERNAL_ADDRESSES_WITHOUT_DETECTOR,
-    CLUSTER_CIDR_OF_ONE_FAMILY,
-    CLUSTER_CIDR_OF_THE_OTHER_FAMILY,
-    NODE_CIDR_TELLS_PODS,
-    PREFIX_TELLS_PODS,
-    BRIDGE_TELLS_PODS,
 )

@@ -1,0 +1,91 @@
+"""Cases of the topic external-policy where several features act together, and at extremes.
+
+Only values; the vocabulary is `kproxy.conformance.case`.
+"""
+
+from __future__ import annotations
+
+from kproxy.conformance.case import (
+    DROPPED,
+    MASQUERADED,
+    Apply,
+    Case,
+    Port,
+    Type,
+    Vip,
+    case,
+    client,
+    delivered_to,
+    host,
+    pod,
+    remote,
+    service,
+)
+from kproxy.conformance.cases.combinations import (
+    EVERY_IP,
+    EXPOSED,
+    EXTERNAL,
+    KEPT,
+    LOCAL,
+    OF_MAIL,
+    OPEN,
+    OUTSIDE_CLAUSES,
+    PODS_EVERYWHERE,
+    REWRITTEN,
+    SEVERAL,
+    UDP_PORT,
+    UDP_SERVED,
+    probe_each_address,
+)
+
+SILENT = "external-policy.local.drop-without-local-endpoint"
+HOST_EVERYWHERE = "external-policy.local.host-reaches-all-endpoints"
+LOCAL_UDP = OPEN.replace(name="local", ports=UDP_PORT, external_policy=LOCAL)
+AWAY_UDP = LOCAL_UDP.replace(name="away", backends=LOCAL_UDP.backends[1:])
+
+LOCAL_DATAGRAMS = case(
+    "external-policy.datagrams-at-every-address",
+    "Policy Local binds datagrams at every kind of address, spares pods and the node, and is silent without an endpoint.",
+    Apply(LOCAL_UDP, AWAY_UDP),
+    *probe_each_address(client("a"), LOCAL_UDP, delivered_to("a1"), KEPT),
+    *probe_each_address(remote("b"), LOCAL_UDP, delivered_to("b1"), KEPT),
+    *probe_each_address(client("a"), AWAY_UDP, DROPPED, SILENT),
+    *probe_each_address(pod("a2"), AWAY_UDP, delivered_to("b1"), PODS_EVERYWHERE),
+    *probe_each_address(host("a"), AWAY_UDP, delivered_to("b1", source=MASQUERADED), HOST_EVERYWHERE),
+    clauses=OUTSIDE_CLAUSES | {UDP_SERVED, KEPT, SILENT, PODS_EVERYWHERE, HOST_EVERYWHERE},
+    features=EXPOSED | EXTERNAL,
+)
+
+SEVERAL_LOCAL = SEVERAL.replace(name="several-local", external_policy=LOCAL, backends=SEVERAL.backends[1:])
+
+LOCAL_AT_SEVERAL = case(
+    "external-policy.each-of-several-addresses",
+    "Policy Local binds the second load balancer IP and the second external IP as it does the first.",
+    Apply(SEVERAL_LOCAL),
+    *probe_each_address(client("b"), SEVERAL_LOCAL, delivered_to("b1"), KEPT),
+    *probe_each_address(client("a"), SEVERAL_LOCAL, DROPPED, SILENT),
+    *probe_each_address(pod("a2"), SEVERAL_LOCAL, delivered_to("b1"), PODS_EVERYWHERE),
+    clauses=OUTSIDE_CLAUSES | {KEPT, SILENT, PODS_EVERYWHERE, EVERY_IP},
+    features=EXPOSED | EXTERNAL,
+)
+
+SITE = service("site", "b1", type=Type.LOAD_BALANCER, vips=(Vip(),), external_ips=1, external_policy=LOCAL)
+MAIL = SITE.replace(name="mail", same_vip_as="site", ports=(Port(number=25),), external_policy=None)
+
+SHARED_UNDER_TWO_POLICIES = case(
+    "external-policy.services-that-share-addresses",
+    "Of two Services with one load balancer IP and one external IP each has its own policy.",
+    Apply(SITE, MAIL),
+    *probe_each_address(client("a"), SITE, DROPPED, SILENT),
+    *probe_each_address(client("b"), SITE, delivered_to("b1"), KEPT),
+    *probe_each_address(client("a"), MAIL, OF_MAIL),
+    *probe_each_address(client("b"), MAIL, OF_MAIL),
+    clauses=OUTSIDE_CLAUSES | REWRITTEN | {KEPT, SILENT, "node-port.every-node.served"},
+    features=EXPOSED | EXTERNAL,
+)
+
+CASES: tuple[Case, ...] = (
+    LOCAL_DATAGRAMS,
+    LOCAL_AT_SEVERAL,
+    SHARED_UNDER_TWO_POLICIES,
+)

@@ -1,0 +1,144 @@
+"""Cases of the topic icmp: ICMP errors about served flows, and pings.
+
+Only values; the vocabulary is `kproxy.conformance.case`.
+"""
+
+from __future__ import annotations
+
+from kproxy.conformance.case import (
+    MASQUERADED,
+    REJECTED,
+    SAME_ENDPOINT,
+    UNTOUCHED,
+    Apply,
+    Case,
+    Feature,
+    Open,
+    Ping,
+    Policy,
+    Port,
+    Probe,
+    Send,
+    StopListening,
+    Type,
+    Vip,
+    case,
+    client,
+    delivered_to,
+    host,
+    pod,
+    remote,
+    service,
+)
+from kproxy.conformance.cases.profiles import FORWARD_DROP
+from kproxy.model.network import Protocol
+
+UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
+DNS = service("dns", "b1", type=Type.LOAD_BALANCER, ports=UDP_PORT, vips=(Vip(),))
+ON_B1 = delivered_to("b1")
+FROM_B1 = delivered_to("b1", source=MASQUERADED)
+POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
+HOST_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.host-rewritten"}
+NODE_PORT_CLAUSES = {"node-port.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"}
+
+LOCAL_CLAUSES = {
+    "node-port.reaches-ready-endpoint",
+    "external-policy.local.local-endpoints-source-preserved",
+}
+
+ANYWHERE = {"node-port.every-node.served"}
+DATAGRAMS = {"protocol.udp.served"}
+SPREAD = {"balancing.every-endpoint-chosen"}
+ERRORS = "icmp.errors.translated-back"
+
+REFUSAL_BY_THE_ENDPOINT = case(
+    "icmp.refusal-by-the-endpoint",
+    "What an endpoint's own kernel refuses, the client hears of as from the address that it asked; at every address.",
+    Apply(DNS, beside := service("beside", "b1", ports=UDP_PORT)),
+    Open(flow="pod", sender=pod("a2"), to=DNS.cluster_ip, expect=ON_B1),
+    Open(flow="node", sender=host("a"), to=DNS.cluster_ip, expect=FROM_B1),
+    Open(flow="outside", sender=client("a"), to=DNS.node_port("a"), expect=FROM_B1),
+    Open(flow="routed", sender=remote("a"), to=DNS.vip(), expect=FROM_B1),
+    Open(flow="beside", sender=pod("a2"), to=beside.cluster_ip, expect=ON_B1),
+    StopListening(flow="pod"),
+    Send(flow="pod", expect=REJECTED, clauses=(ERRORS,)),
+    Send(flow="node", expect=REJECTED, clauses=(ERRORS,)),
+    Send(flow="outside", expect=REJECTED, clauses=(ERRORS,)),
+    Send(flow="routed", expect=REJECTED, clauses=(ERRORS,)),
+    Send(flow="beside", expect=SAME_ENDPOINT, clauses=("cluster-ip.reaches-ready-endpoint",)),
+    clauses=POD_CLAUSES
+    | HOST_CLAUSES
+    | NODE_PORT_CLAUSES
+    | ANYWHERE
+    | DATAGRAMS
+    | {"load-balancer.reaches-ready-endpoint", ERRORS},
+    features={Feature.NODE_PORT, Feature.LOAD_BALANCER},
+)
+
+FORWARDED = "node-port.forward-policy-drop.passes"
+
+REFUSAL_WHERE_FORWARDING_IS_DROPPED = case(
+    "icmp.refusal-where-forwarding-is-dropped",
+    "A node that drops what it would forward lets errors pass that belong to what it serves.",
+    Apply(DNS),
+    Open(flow="outside", sender=client("a"), to=DNS.node_port("a"), expect=FROM_B1, clauses=(FORWARDED,)),
+    StopListening(flow="outside"),
+    Send(flow="outside", expect=REJECTED, clauses=(ERRORS, FORWARDED)),
+    clauses=NODE_PORT_CLAUSES | ANYWHERE | DATAGRAMS | {ERRORS, FORWARDED},
+    features={Feature.NODE_PORT, Feature.FORWARD_POLICY},
+    profile=FORWARD_DROP,
+)
+
+LARGE = "payload.large.passes"
+
+LARGE_ANSWERS_OVER_A_NARROW_LINK = case(
+    "icmp.large-answers-over-a-narrow-link",
+    "When a router beyond the node finds answers too large, its error reaches the endpoint, rewritten or not: they pass.",
+    Apply(
+        wide := service("wide", "a1", "b1", type=Type.NODE_PORT),
+        near := service("near", "a1", "b1", type=Type.NODE_PORT, external_policy=Policy.LOCAL),
+    ),
+    Probe(
+        sender=remote("a"),
+        to=wide.node_port("a"),
+        expect=delivered_to("a1", "b1", source=MASQUERADED),
+        spread=True,
+        payload_bytes=9000,
+        clauses=(ERRORS, LARGE),
+    ),
+    Probe(
+        sender=remote("a"),
+        to=near.node_port("a"),
+        expect=delivered_to("a1"),
+        payload_bytes=9000,
+        clauses=(ERRORS, LARGE),
+    ),
+    clauses=NODE_PORT_CLAUSES | LOCAL_CLAUSES | SPREAD | {ERRORS, LARGE},
+    features={Feature.NODE_PORT, Feature.EXTERNAL_TRAFFIC_POLICY},
+    regressions={"R123"},
+)
+
+PINGED = "icmp.ping.refused-or-routed"
+
+PINGS = case(
+    "icmp.pings",
+    "A ping to an address of a Service is refused, or goes where routing takes it; the node does not answer it.",
+    Apply(DNS, outer := service("outer", "b1", external_ips=1)),
+    Ping(sender=client("a"), to=outer.external_ip(), expect=REJECTED | UNTOUCHED, clauses=(PINGED,)),
+    Ping(sender=pod("a2"), to=DNS.cluster_ip, expect=REJECTED | UNTOUCHED, clauses=(PINGED,)),
+    Ping(sender=host("a"), to=DNS.cluster_ip, expect=REJECTED | UNTOUCHED, clauses=(PINGED,)),
+    Ping(sender=client("a"), to=DNS.cluster_ip, expect=REJECTED | UNTOUCHED, clauses=(PINGED,)),
+    Ping(sender=pod("a2"), to=DNS.vip(), expect=REJECTED | UNTOUCHED, clauses=(PINGED,)),
+    Ping(sender=client("b"), to=DNS.vip(), expect=REJECTED | UNTOUCHED, clauses=(PINGED,)),
+    Probe(sender=pod("a2"), to=DNS.cluster_ip, expect=ON_B1),
+    clauses=POD_CLAUSES | DATAGRAMS | {PINGED},
+    features={Feature.LOAD_BALANCER, Feature.EXTERNAL_IPS},
+    regressions={"R051"},
+)
+
+CASES: tuple[Case, ...] = (
+    REFUSAL_BY_THE_ENDPOINT,
+    REFUSAL_WHERE_FORWARDING_IS_DROPPED,
+    LARGE_ANSWERS_OVER_A_NARROW_LINK,
+    PINGS,
+)

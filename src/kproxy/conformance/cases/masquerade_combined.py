@@ -1,0 +1,123 @@
+"""Cases of the topic masquerade where several features act together, and at extremes.
+
+Only values; the vocabulary is `kproxy.conformance.case`.
+"""
+
+from __future__ import annotations
+
+from kproxy.conformance.case import (
+    MASQUERADED,
+    Apply,
+    Case,
+    Feature,
+    Probe,
+    case,
+    delivered_to,
+    pod,
+)
+from kproxy.conformance.cases.combinations import (
+    BOTH_PROTOCOLS,
+    EXPOSED,
+    EXTERNAL,
+    FROM_BOTH,
+    INTERNAL,
+    LOCAL,
+    OPEN,
+    OUTSIDE_CLAUSES,
+    PODS_EVERYWHERE,
+    REWRITTEN,
+    SPREAD,
+    UDP_PORT,
+    UDP_SERVED,
+    probe_each_address,
+)
+from kproxy.conformance.cases.profiles import MASQUERADE_ALL
+
+HAIRPIN = "masquerade.hairpin.rewritten"
+
+HERE_AND_THERE = OPEN.replace(
+    name="both-local", internal_policy=LOCAL, external_policy=LOCAL, ports=BOTH_PROTOCOLS
+)
+
+ITSELF = delivered_to("a1", source=MASQUERADED)
+
+HAIRPINS_OF_EVERY_POLICY = case(
+    "masquerade.hairpin-under-both-local-policies",
+    "An endpoint that reaches itself is rewritten where policy Local leaves it no other, and where it may have another.",
+    Apply(HERE_AND_THERE),
+    Probe(sender=pod("a1"), to=HERE_AND_THERE.cluster_ip.at("a"), expect=ITSELF, clauses=(HAIRPIN,)),
+    Probe(sender=pod("a1"), to=HERE_AND_THERE.cluster_ip.at("b"), expect=ITSELF, clauses=(HAIRPIN,)),
+    *probe_each_address(
+        pod("a1"), HERE_AND_THERE, ITSELF | delivered_to("b1"), HAIRPIN, port="a", spread=True
+    ),
+    *probe_each_address(
+        pod("a1"), HERE_AND_THERE, ITSELF | delivered_to("b1"), HAIRPIN, port="b", spread=True
+    ),
+    clauses=OUTSIDE_CLAUSES
+    | SPREAD
+    | {
+        "cluster-ip.reaches-ready-endpoint",
+        "masquerade.cluster-ip.pod-source-preserved",
+        UDP_SERVED,
+        HAIRPIN,
+        PODS_EVERYWHERE,
+        "internal-policy.local.same-node",
+        "internal-policy.external-addresses-exempt",
+        "external-policy.cluster-ip-exempt",
+    },
+    features=EXPOSED | EXTERNAL | INTERNAL,
+    regressions={"R074"},
+)
+
+ALONE = OPEN.replace(name="alone", ports=UDP_PORT, backends=OPEN.backends[:1])
+
+HAIRPIN_DATAGRAMS = case(
+    "masquerade.hairpin-of-datagrams",
+    "The only endpoint reaches itself with datagrams at every kind of address, as it does where everyone is rewritten.",
+    Apply(ALONE),
+    Probe(sender=pod("a1"), to=ALONE.cluster_ip, expect=ITSELF, clauses=(HAIRPIN,)),
+    *probe_each_address(pod("a1"), ALONE, ITSELF, "masquerade.external-policy-cluster.rewritten"),
+    clauses=OUTSIDE_CLAUSES
+    | REWRITTEN
+    | {
+        "cluster-ip.reaches-ready-endpoint",
+        "masquerade.cluster-ip.pod-source-preserved",
+        UDP_SERVED,
+        HAIRPIN,
+    },
+    features=EXPOSED,
+    regressions={"R074"},
+)
+
+
+ALL_REWRITTEN = "masquerade.all.cluster-ip-rewritten"
+INTERNAL_LOCAL = OPEN.replace(name="internal-local", internal_policy=LOCAL, ports=BOTH_PROTOCOLS)
+
+ALL_UNDER_INTERNAL_LOCAL = case(
+    "masquerade.all-under-internal-policy-local",
+    "With masqueradeAll a pod that internal policy Local keeps on its node is rewritten too, connections and datagrams.",
+    Apply(INTERNAL_LOCAL),
+    *(
+        Probe(sender=sender, to=INTERNAL_LOCAL.cluster_ip.at(port), expect=ITSELF, clauses=(ALL_REWRITTEN,))
+        for sender in (pod("a1"), pod("a2"))
+        for port in ("a", "b")
+    ),
+    *probe_each_address(pod("a2"), INTERNAL_LOCAL, FROM_BOTH, port="b"),
+    clauses=OUTSIDE_CLAUSES
+    | REWRITTEN
+    | {
+        "cluster-ip.reaches-ready-endpoint",
+        UDP_SERVED,
+        ALL_REWRITTEN,
+        "internal-policy.local.same-node",
+        "internal-policy.external-addresses-exempt",
+    },
+    features=EXPOSED | INTERNAL | {Feature.MASQUERADE_ALL},
+    profile=MASQUERADE_ALL,
+)
+
+CASES: tuple[Case, ...] = (
+    HAIRPINS_OF_EVERY_POLICY,
+    HAIRPIN_DATAGRAMS,
+    ALL_UNDER_INTERNAL_LOCAL,
+)
