@@ -25,6 +25,7 @@ from kproxy.conformance.testbeds import environment
 from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.processes import Xtables
+from kproxy.options.arguments import OldName
 from tests.bench import place, report
 from tests.bench.measure import Measured, measure
 from tests.bench.order import Order
@@ -147,7 +148,7 @@ def _orders(options: argparse.Namespace) -> list[Order]:
             repeat=options.repeat,
             changes=options.changes,
             additions=options.additions,
-            patience=options.patience,
+            patience=options.sync_timeout,
             budget=options.budget,
         )
         for size in options.size or [Size(5000, 5)]
@@ -206,12 +207,16 @@ def _parser() -> argparse.ArgumentParser:
     add("--repeat", type=_count, default=3, help="starts; the best counts, as of the floor's (default 3)")
     add("--changes", type=_count, default=20, help="endpoint changes (default 20)")
     add("--additions", type=_count, default=5, help="new Services (default 5)")
+    text = "for a start or a change (default 600)"
+    add("--sync-timeout", type=float, default=600.0, metavar="SECONDS", help=text)
     add(
         "--patience",
+        action=OldName,
+        const="--sync-timeout",
+        dest="sync_timeout",
         type=float,
         default=600.0,
-        metavar="SECONDS",
-        help="for a start or a change (default 600)",
+        help=argparse.SUPPRESS,
     )
     add(
         "--budget",

@@ -46,7 +46,7 @@ def test_proxies_are_measured_beside_one_another(tmp_path: Path) -> None:
 
 def test_one_beside_that_does_nothing_is_reported_and_costs_nothing(tmp_path: Path) -> None:
     idle = subject(tmp_path, "idle", IDLE)
-    done = bench(tmp_path, "--size", "3x1", "--versus", idle, "--patience", "10")
+    done = bench(tmp_path, "--size", "3x1", "--versus", idle, "--sync-timeout", "10")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("idle nftables nft 3x1: Service") == 1
     assert [one["subject"] for one in results(tmp_path)] == ["kproxy"]
@@ -54,7 +54,7 @@ def test_one_beside_that_does_nothing_is_reported_and_costs_nothing(tmp_path: Pa
 
 def test_the_proxy_that_is_requested_must_work(tmp_path: Path) -> None:
     idle = subject(tmp_path, "idle", IDLE)
-    done = bench(tmp_path, "--size", "3x1", "--proxy", idle, "--versus", "kproxy", "--patience", "10")
+    done = bench(tmp_path, "--size", "3x1", "--proxy", idle, "--versus", "kproxy", "--sync-timeout", "10")
     assert done.returncode == 1, done.stdout + done.stderr
     assert [one["subject"] for one in results(tmp_path)] == ["kproxy"]
 

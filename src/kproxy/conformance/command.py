@@ -1,6 +1,6 @@
-"""``kproxy conformance run`` and ``list``: choose cases, open testbeds, report, exit code.
+"""``kproxy conformance run``, ``list`` and ``show``: choose cases, open testbeds, report, exit status.
 
-The conformance half's composition root; `kproxy.cli` only parses words for it.
+Composition root of the conformance half; `kproxy.cli` parses arguments into its options.
 """
 
 from __future__ import annotations
@@ -39,32 +39,32 @@ from kproxy.spec.regressions import REGRESSIONS
 
 
 class ConformanceRunError(Exception):
-    """What was asked cannot be run here; the message says what to do."""
+    """A run that is impossible as requested; the message says why and what to do."""
 
 
 def matching_cases(globs: Sequence[str]) -> list[Case]:
     """Cases whose ID one of the globs matches; without globs all.
 
-    Raises `ConformanceRunError` when a glob matches none: a case that was meant would not be run.
+    Raises `ConformanceRunError` when a glob matches none: a typing error would drop cases silently.
     """
     unmatched = [glob for glob in globs if not fnmatch.filter((case.id for case in CATALOGUE), glob)]
     if unmatched:
         groups = {case.group for case in CATALOGUE}
         meant = "".join(f"did you mean '{glob}.*'? " for glob in unmatched if glob in groups)
         raise ConformanceRunError(
-            f"no case matches {' or '.join(unmatched)}; {meant}`kproxy conformance list` shows them all"
+            f"--case: no case matches {' or '.join(unmatched)}; {meant}`kproxy conformance list` lists all cases"
         )
     return [case for case in CATALOGUE if not globs or any(fnmatch.fnmatchcase(case.id, g) for g in globs)]
 
 
 def select_cases(globs: Sequence[str], *, slow: bool) -> list[Case]:
-    """The cases to run: what matches, slow ones only when asked for or named exactly.
+    """The cases to run: all that match, slow ones only with ``slow`` or by their whole ID.
 
     Raises `ConformanceRunError` when nothing is left.
     """
     chosen = [case for case in matching_cases(globs) if slow or not case.slow or case.id in globs]
     if not chosen:
-        raise ConformanceRunError(f"only slow cases match {' or '.join(globs)}: add --slow")
+        raise ConformanceRunError(f"--case: only slow cases match {' or '.join(globs)}; add --slow")
     return chosen
 
 
@@ -105,7 +105,9 @@ def _print_dry_run(
     from kproxy.conformance.engine import dry_run
 
     simulated = runs[0].testbed == "simulator"
-    for line in dry_run.dryrun_lines(runs, subject, cases, _outside_simulator if simulated else lambda _: ""):
+    for line in dry_run.dry_run_lines(
+        runs, subject, cases, _outside_simulator if simulated else lambda _: ""
+    ):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     return 0
 
@@ -160,7 +162,7 @@ def _run_one(options: RunOptions, subject: Subject, cases: Sequence[Case], conso
 
 
 def _guard_machine(options: RunOptions, work: Callable[[], Report]) -> Report:
-    """The report of a run; where this machine was changed meanwhile nothing has passed."""
+    """The report of a run; if another process changed this machine meanwhile, nothing in it has passed."""
     if options.testbed == "simulator":
         return work()
     from kproxy.conformance.testbeds import machine_changes
@@ -169,7 +171,7 @@ def _guard_machine(options: RunOptions, work: Callable[[], Report]) -> Report:
 
 
 def deliver_report(report: Report, options: RunOptions, console: Console) -> int:
-    """Print and write a report, or give it to who waits for it; the exit status."""
+    """Print and write a report, or send it to the parent process; returns the exit status."""
     if child_process.is_child_process():
         child_process.send_report(report)
         return report.exit_code
@@ -179,7 +181,7 @@ def deliver_report(report: Report, options: RunOptions, console: Console) -> int
 
 
 def report_error(reason: Exception) -> int:
-    """Say why, and the exit status for it."""
+    """Print the reason on standard error; returns the exit status for it."""
     console = Console(stderr=True)
     console.print(
         f"{child_process.ERROR_PREFIX}{reason}", style="bold", highlight=False, markup=False, soft_wrap=True
@@ -195,7 +197,7 @@ def _case_file_cases(options: RunOptions) -> list[Case]:
         raise ConformanceRunError(str(reason)) from reason
     if twice := [id for id, number in Counter(case.id for case in cases).items() if number > 1]:
         raise ConformanceRunError(
-            f"--case-file: several files have a case called {' or '.join(twice)}; run one at a time"
+            f"--case-file: several files have a case with the ID {' or '.join(twice)}; give one of them at a time"
         )
     return cases
 
@@ -205,7 +207,9 @@ def _select_from_case_files(options: RunOptions) -> list[Case]:
     globs = options.globs or ("*",)
     chosen = [c for c in _case_file_cases(options) if any(fnmatch.fnmatchcase(c.id, g) for g in globs)]
     if not chosen:
-        raise ConformanceRunError(f"no case of these files matches {' or '.join(globs)}")
+        raise ConformanceRunError(
+            f"--case: no case of --case-file matches {' or '.join(globs)}; change or omit --case"
+        )
     return chosen
 
 
@@ -218,7 +222,7 @@ def _cases(options: RunOptions) -> list[Case]:
 
 
 def _run_in_other_kernel(options: RunOptions, cases: Sequence[Case], console: Console) -> int | None:
-    """Run it in another kernel and return the exit status; None when it is to run in this process."""
+    """Run in another kernel and return the exit status; None if this process is to run it."""
     if options.testbed == "simulator" or (options.kernel, options.time) == ("host", "real"):
         return None
     from kproxy.conformance.engine import placement, uml_guests
@@ -242,12 +246,12 @@ def _log(console: Console, text: str) -> None:
 
 
 def choose_testbed(options: RunOptions, subject: Subject) -> tuple[OpenTestbed, dict[str, str]]:
-    """How to open the testbed that was asked for, and facts about it.  Raises `ConformanceRunError`."""
+    """The function that opens the requested testbed, and facts about it.  Raises `ConformanceRunError`."""
     if options.testbed == "simulator":
         from kproxy.conformance.testbeds import simulator
 
         if subject.name != "kproxy":
-            message = f"the simulator evaluates kproxy's own rules; it cannot run {subject.name}"
+            message = f"--testbed simulator: it evaluates kproxy's own rules and cannot run {subject.name}; use --testbed netns"
             raise ConformanceRunError(message)
         return simulator.opener(options.mode), {"testbed": "simulator"}
     from kproxy.conformance.testbeds import environment, netns
@@ -272,26 +276,28 @@ def choose_testbed(options: RunOptions, subject: Subject) -> tuple[OpenTestbed, 
 
 
 def regression_ids(names: Sequence[str]) -> frozenset[str]:
-    """The ids of the reports that are called so.
+    """IDs of the reported bugs with these names.
 
-    Raises `ConformanceRunError` when there is none of a name, or when no case holds it.
+    Raises `ConformanceRunError` for an unknown name, and for a bug that no case guards.
     """
     found: set[str] = set()
     for name in names:
         meant = [regression for regression in REGRESSIONS.values() if regression.matches(name)]
         if not meant:
             raise ConformanceRunError(
-                f"--regression {name}: no report is called so; docs/spec/regressions.md has them all"
+                f"--regression {name}: no reported bug has this name; docs/spec/regressions.md lists all"
             )
-        unheld = [r for r in meant if not any(r.id in case.regressions for case in CATALOGUE)]
-        if unheld == meant:
-            raise ConformanceRunError(f"--regression {name}: no case holds it ({unheld[0].reason})")
+        unguarded = [r for r in meant if not any(r.id in case.regressions for case in CATALOGUE)]
+        if unguarded == meant:
+            raise ConformanceRunError(
+                f"--regression {name}: no case guards against it ({unguarded[0].reason})"
+            )
         found |= {regression.id for regression in meant}
     return frozenset(found)
 
 
 def lab_capacity(options: RunOptions) -> int:
-    """How many cases one lab can hold; 0 for any number."""
+    """Number of cases that fit into one lab; 0 for any number."""
     if options.testbed == "simulator":
         return 0
     from kproxy.conformance.testbeds import environment
@@ -300,7 +306,7 @@ def lab_capacity(options: RunOptions) -> int:
 
 
 def list_cases(globs: Sequence[str], regressions: Sequence[str] = (), *, json: str) -> int:
-    """Print the catalogue, or the cases that were asked for; 2 when there are none."""
+    """Print the catalogue, or the requested cases; returns the exit status, 2 if there are none."""
     try:
         held = regression_ids(regressions)
         cases = [case for case in matching_cases(globs) if not held or case.regressions & held]
@@ -315,23 +321,25 @@ def list_cases(globs: Sequence[str], regressions: Sequence[str] = (), *, json: s
 
 
 def _outside_simulator(case: Case) -> str:
-    """Why the simulator cannot run a case; empty when it can."""
+    """The reason why the simulator cannot run a case; empty if it can."""
     from kproxy.conformance.testbeds.simulator import Simulator
 
     return Simulator(case.profile).not_runnable_reason(case) or ""
 
 
 def print_case(name: str) -> int:
-    """Print all about one case; 2 when there is none of that name."""
+    """Print all about one case; returns the exit status, 2 if no case has this ID."""
     from kproxy.conformance.case import details
 
     case = next((case for case in CATALOGUE if case.id == name), None)
     if case is None:
         similar = difflib.get_close_matches(name, [case.id for case in CATALOGUE], 3)
         meant = (
-            f"did you mean {' or '.join(similar)}?" if similar else "`kproxy conformance list` shows them all"
+            f"did you mean {' or '.join(similar)}?"
+            if similar
+            else "`kproxy conformance list` lists all cases"
         )
-        return report_error(ConformanceRunError(f"no case is called {name}; {meant}"))
+        return report_error(ConformanceRunError(f"no case has the ID {name}; {meant}"))
     subjects = [load_subject(known, "kube-proxy") for known in BUNDLED]
     for line in details.case_lines(case, _outside_simulator(case), subjects):
         sys.stdout.write(f"{line}\n")
@@ -339,7 +347,7 @@ def print_case(name: str) -> int:
 
 
 def _print_cases(cases: Sequence[Case], console: Console) -> None:
-    """One line for each, and the sum."""
+    """Print one line for each case, and their number."""
     for case in cases:
         slow = " (slow)" if case.slow else ""
         console.print(f"{case.id}  [dim]{escape(case.about)}{slow}[/]", highlight=False, soft_wrap=True)

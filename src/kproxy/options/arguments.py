@@ -45,11 +45,11 @@ def _value_form(option: CommandOption) -> dict[str, Any]:
 
 
 def _keywords_of_old_name(option: CommandOption) -> dict[str, Any]:
-    keywords = _keywords(option) | {"help": argparse.SUPPRESS, "action": _OldName, "const": option.name}
+    keywords = _keywords(option) | {"help": argparse.SUPPRESS, "action": OldName, "const": option.name}
     return keywords | ({"nargs": 0} if option.is_switch else {})
 
 
-class _OldName(argparse.Action):
+class OldName(argparse.Action):
     """The former name of an option that is not repeatable: a notice, then what the option does; ``const``: its name."""
 
     def __call__(
@@ -59,6 +59,7 @@ class _OldName(argparse.Action):
         values: object,
         option_string: str | None = None,
     ) -> None:
+        """Print the notice and store the value, True for an option without one."""
         sys.stderr.write(
             f"kproxy: {option_string} is now called {self.const}; the old name is accepted in this release only\n"
         )

@@ -66,7 +66,10 @@ def test_a_glob_that_matches_nothing_is_refused_beside_one_that_does() -> None:
             "give one of kproxy, kube-proxy, kube-router, or the path of a subject file",
         ),
         (RunOptions(proxy="kube-proxy"), "give --binary PATH"),
-        (RunOptions(proxy="kube-proxy", binary="/bin/true", testbed="simulator"), "it cannot run kube-proxy"),
+        (
+            RunOptions(proxy="kube-proxy", binary="/bin/true", testbed="simulator"),
+            "cannot run kube-proxy; use --testbed netns",
+        ),
         (RunOptions(json="/no/such/folder/results.json"), "--json /no/such/folder/results.json"),
         (RunOptions(json="/"), "--json /"),
     ],

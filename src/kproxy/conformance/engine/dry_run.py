@@ -15,7 +15,7 @@ from kproxy.conformance.options import RunOptions
 from kproxy.conformance.subjects.subject import Subject
 
 
-def dryrun_lines(
+def dry_run_lines(
     wanted: Sequence[RunOptions], subject: Subject, cases: Sequence[Case], lacks: Callable[[Case], str]
 ) -> Iterator[str]:
     """Lines of the plan; the labs of each mode in the order in which they are opened.

@@ -1,6 +1,6 @@
-"""What comes of runs: values, and every form in which people and programs are told of them.
+"""Results of runs: as values, and in every form for people and programs.
 
-`results` are the values, `results_document` their JSON by the published schema and `results_reader` the way back.  `console` and
-`matrix_console` tell a run as it ends; `comparison` puts several documents beside one another; `junit`, `markdown` and
-`page` write them for other readers.  Reads nothing but result files, and judges nothing.
+`results` are the values, `results_document` their JSON by the published schema, `results_reader` reads it back and
+`results_upgrade` brings documents of earlier formats up to date.  `console` and `matrix_console` print a run when it
+ends; `comparison` puts the runs of several documents beside one another; `junit`, `markdown` and `page` write them.  Reads nothing but result files, and judges nothing.
 """

@@ -1,4 +1,4 @@
-"""``kproxy conformance report``: runs of several documents beside one another, in every form."""
+"""``kproxy conformance report``: the runs of several documents compared, in every form."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kproxy.console import Console
 
 
 def report_files(files: Sequence[str], outputs: Outputs) -> int:
-    """Tell what differs and write what is wanted; 0, or 2 when a file holds no results."""
+    """Print what differs and write the requested forms; returns 0, or 2 if a file holds no results."""
     try:
         outputs.check()
         comparison = compare_runs(load_results(files))

@@ -1,4 +1,4 @@
-"""Runs of any documents beside one another: a column for each run, a row for each case.  Pure."""
+"""Comparison of the runs of any documents: a column for each run, a row for each case.  Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kproxy.conformance.reports.results import Result
 from kproxy.conformance.reports.results_reader import CaseRead, DocumentRead, ResultRead, RunRead
 
 JUDGED = frozenset({Result.PASSED, Result.FAILED, Result.DEVIATION, Result.UNSUPPORTED})
-"""What says something of a subject; the rest was not seen."""
+"""Results that are verdicts on a subject; the others only report that nothing was observed."""
 
 _DISTINGUISHING_FACTS = (
     "subject",
@@ -24,12 +24,12 @@ _DISTINGUISHING_FACTS = (
     "testbed",
     "kproxy",
 )
-"""Facts of an environment by which two runs of one name are told apart, the most telling first."""
+"""Facts of an environment that distinguish two runs of one name, the most informative first."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A run, by a name that no other column has."""
+    """A run, with a name that no other column has."""
 
     name: str
     run: RunRead
@@ -42,30 +42,30 @@ class Column:
 
     @property
     def counts(self) -> Mapping[Result, int]:
-        """How many of each result."""
+        """Number of cases with each result."""
         return Counter(entry.result for entry in self.run.results)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All runs, in the order of the documents; ``cases`` in that of the first that has each."""
+    """Runs in the order of the documents; ``cases`` in that of the first document that has each."""
 
     columns: tuple[Column, ...]
     cases: Mapping[str, CaseRead]
 
     @cached_property
     def differing(self) -> tuple[str, ...]:
-        """Cases whose results differ where they say something of the subjects."""
+        """IDs of cases with different verdicts; results that are no verdict do not count."""
         return tuple(id for id in self.cases if self._differs(id))
 
     @cached_property
     def partly_judged(self) -> tuple[str, ...]:
-        """Cases that were judged in some columns and not in others."""
+        """IDs of cases that were judged in some columns and not in others."""
         return tuple(id for id in self.cases if 0 < len(self._judged(id)) < len(self.columns))
 
     @cached_property
     def clauses(self) -> Mapping[str, tuple[str, ...]]:
-        """Each case's clauses."""
+        """The clauses of each case."""
         found: dict[str, tuple[str, ...]] = {}
         for column in self.columns:
             for entry in column.run.results:
@@ -76,12 +76,12 @@ class Comparison:
         return len(set(self._judged(id))) > 1
 
     def _judged(self, id: str) -> list[Result]:
-        met = [column.results[id].result for column in self.columns if id in column.results]
-        return [result for result in met if result in JUDGED]
+        results = [column.results[id].result for column in self.columns if id in column.results]
+        return [result for result in results if result in JUDGED]
 
 
 def compare_runs(documents: Sequence[DocumentRead]) -> Comparison:
-    """All runs of all documents."""
+    """The comparison of all runs of all documents."""
     columns = [
         Column(name=_name(run), run=run, where=document.where)
         for document in documents
@@ -102,7 +102,7 @@ def _name(run: RunRead) -> str:
 
 
 def _with_distinct_names(columns: Sequence[Column]) -> list[Column]:
-    """Columns of one name get what tells them apart: a fact of their environment, their file, or a number."""
+    """The columns, those of one name with a distinguishing fact added: of their environment, their file, or a number."""
     names = Counter(column.name for column in columns)
     return [
         column if names[column.name] == 1 else replace(column, name=_distinct(column, columns))

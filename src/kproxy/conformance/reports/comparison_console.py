@@ -1,4 +1,4 @@
-"""A comparison on the console: what differs, then what each run had.  Pure but for `print_comparison`, which prints."""
+"""A comparison on the console: the cases that differ, then the totals of each run.  Pure but for `print_comparison`, which prints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kproxy.conformance.reports.results_reader import ResultRead
 
 
 def print_comparison(comparison: Comparison, console: Console) -> None:
-    """Print the cases whose results differ, each with reasons, and the sums."""
+    """Print the cases whose results differ, each with reasons, and the totals."""
     letters = _letters(len(comparison.columns))
     for id in comparison.differing:
         _print_case(comparison, letters, id, console)
@@ -58,7 +58,7 @@ def _remarks(comparison: Comparison) -> Iterator[str]:
 
 
 def _sums(comparison: Comparison, letters: list[str]) -> Iterator[str]:
-    """A line for each run: its letter, name, results and place."""
+    """A line for each run: its letter, name, results and environment."""
     several = len(letters) > 1
     width = max((len(column.name) for column in comparison.columns), default=0)
     for letter, column in zip(letters, comparison.columns, strict=True):
@@ -72,7 +72,7 @@ def _sums(comparison: Comparison, letters: list[str]) -> Iterator[str]:
 
 
 def describe_environment(column: Column) -> str:
-    """What a run was made on, in a few words."""
+    """The environment of a run in short: kernel or testbed, virtual time, the subject's version."""
     facts = column.run.environment
     where = " ".join(filter(None, (facts.get("kernel-choice"), facts.get("kernel"))))
     time = "virtual time" if facts.get("time") == "virtual" else ""

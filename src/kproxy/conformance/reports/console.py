@@ -1,4 +1,4 @@
-"""One run for people: groups and cases with verdicts, then every failure in full, then the sum.
+"""Console report of one run: groups and cases with verdicts, then every failure in full, then the totals.
 
 Pure but for `print_report` and `print_details`, which print to the console they are given.
 """
@@ -29,11 +29,11 @@ VERDICT_WIDTH = max(len(kind.value) for kind in Result)
 TIME_WIDTH = 6
 
 MOST_NAMED = 5
-"""Cases that one reason names which holds for many."""
+"""Most case IDs listed for a reason that many cases share."""
 
 
 def print_report(report: Report, console: Console) -> None:
-    """Print groups and cases with verdicts and time, then every failure in full, then the sum."""
+    """Print groups and cases with verdicts and times, then every failure in full, then the totals."""
     console.print(_table(report.results, console.width))
     print_details(report, console)
     console.print(summary_line(report), highlight=False, markup=False, soft_wrap=True)
@@ -49,7 +49,7 @@ def print_details(report: Report, console: Console, name: str = "") -> None:
     for (result, reason), entries in _by_reason(report.results).items():
         _print_result(console, result, whose + reason, _lines_of_all(entries, report))
     if report.unneeded:
-        heading = f"{whose}not needed in this run: take it out of the subject's file"
+        heading = f"{whose}known deviation that did not occur in this run: take it out of the subject's file"
         _print_result(console, Result.DEVIATION, heading, report.unneeded)
 
 
@@ -80,7 +80,7 @@ def _add_case(table: Table, entry: CaseResult, note_width: int) -> None:
 
 
 def results_by_group(results: Iterable[CaseResult]) -> dict[str, list[CaseResult]]:
-    """Results by the first word of their cases' IDs, in the order in which these come."""
+    """Results by the group of their cases, in the order of their first case."""
     groups: dict[str, list[CaseResult]] = {}
     for entry in results:
         groups.setdefault(entry.case.group, []).append(entry)
@@ -98,18 +98,18 @@ def coloured_result(entry: CaseResult) -> str:
 
 
 def passed_count(members: Sequence[CaseResult]) -> str:
-    """How many of a group passed, for a table."""
+    """Number of cases of a group that passed, and of all, for a table."""
     good = sum(entry.result is Result.PASSED for entry in members)
     return f"{good}/{len(members)}"
 
 
 def _nothing_observed(entry: CaseResult) -> bool:
-    """Whether nothing was observed of the case itself."""
+    """True if nothing was observed of the case itself."""
     return not (entry.findings or entry.observed)
 
 
 def _by_reason(results: Sequence[CaseResult]) -> dict[tuple[Result, str], list[CaseResult]]:
-    """What could not be observed, and what failed with its lab, by the reason: it is that of all cases of a lab."""
+    """Cases that could not be observed or failed with their lab, by reason: all cases of a lab share it."""
     groups: dict[tuple[Result, str], list[CaseResult]] = {}
     for entry in results:
         if entry.result is Result.BROKEN or (entry.result is Result.FAILED and _nothing_observed(entry)):
@@ -126,7 +126,7 @@ def _print_result(console: Console, result: Result, heading: str, lines: Iterabl
 
 
 def failure_lines(entry: CaseResult, report: Report) -> Iterator[str]:
-    """What was lawful, what was seen, the clauses, where the evidence is, how to run it again."""
+    """Lawful outcomes, the outcome, the clauses, the folder of evidence, and the command that runs the case again."""
     if not entry.findings:
         yield entry.reason
     for finding in entry.findings:
@@ -153,12 +153,12 @@ def _evidence_and_command(entry: CaseResult, report: Report) -> Iterator[str]:
 
 
 def summary_line(report: Report) -> str:
-    """One line: how many of each result, and how long it took."""
+    """Number of cases with each result, and the duration, in one line."""
     return f"\n{report.subject} ({report.mode}): {len(report.results)} cases: {count_results(report)}{latency_line(report)}"
 
 
 def latency_line(report: Report, indent: str = "") -> str:
-    """A line on how long changes took, where that was measured, and one on what was changed on the machine."""
+    """Lines on the latency of changes, if measured, and on changes of the machine, if any; each begins with a line break."""
     machine = f"\n{indent}{report.environment['machine']}" if "machine" in report.environment else ""
     measured = distributions_by_kind(report.latency_samples)
     if not (alone := measured.get(ISOLATED)):
@@ -167,7 +167,7 @@ def latency_line(report: Report, indent: str = "") -> str:
 
 
 def count_results(report: Report) -> str:
-    """How many of each result, and how long it took."""
+    """Number of cases with each result, and the duration."""
     numbers = {kind: sum(entry.result is kind for entry in report.results) for kind in Result}
     numbers_text = ", ".join(f"{number} {kind.value}" for kind, number in numbers.items() if number)
     return f"{numbers_text} in {report.seconds:.1f} s"

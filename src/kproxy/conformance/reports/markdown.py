@@ -1,6 +1,6 @@
-"""Results as Markdown, for the summary of a CI job: sums, what failed, what differs.  Pure.
+"""Results as Markdown, for the summary of a CI job: totals, failures, differences.  Pure.
 
-GitHub shows at most 1 MiB of a step's summary, so long lists are cut, and say so.
+GitHub shows at most 1 MiB of a step's summary, so long lists are cut, with a line that counts the rest.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def _quoted(text: str) -> Iterator[str]:
-    """A text of several lines, a log perhaps, as it is."""
+    """A text of several lines, such as a log, unchanged."""
     yield from _code(text[-4000:])
 
 

@@ -1,4 +1,4 @@
-"""Several runs at a glance: a column for each, then what failed, then a line for each.
+"""Console report of several runs: a column for each, then every failure, then a line for each run.
 
 Pure but for `print_matrix`, which prints to the console it is given.
 """
@@ -30,7 +30,7 @@ _TIMED_CELL = 16
 
 
 def print_matrix(outcomes: Sequence[RunOutcome], console: Console, seconds: float) -> None:
-    """Print cases with a verdict for each run, every failure in full, and the sums."""
+    """Print cases with a verdict for each run, every failure in full, and the totals."""
     judged = [outcome for outcome in outcomes if not outcome.refusal]
     if judged:
         console.print(_table(judged, console.width))
@@ -68,7 +68,7 @@ def _cell(column: Mapping[str, CaseResult], entry: CaseResult, *, timed: bool) -
 
 
 def _remarks(outcomes: Iterable[RunOutcome]) -> Iterator[str]:
-    """Why cases were neither passed nor failed: a line for each reason, with the runs it holds for."""
+    """A line for each reason why cases neither passed nor failed, with the runs it applies to."""
     cases: dict[tuple[Result, str], set[str]] = {}
     names: dict[tuple[Result, str], dict[str, None]] = {}
     for outcome in outcomes:

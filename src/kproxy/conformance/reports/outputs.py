@@ -1,4 +1,4 @@
-"""Where results are written, and the writing."""
+"""Destinations of results, and writing to them in every form."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kproxy.conformance.reports.results_reader import parse_results
 
 STANDARD_OUTPUT = "-"
 MOST_EVIDENCE_CHARACTERS = 6000
-"""Characters of a file of evidence that stand in the page."""
+"""Characters of a file of evidence that are shown in the page."""
 
 
 class OutputError(Exception):
-    """A place that nothing can be written to."""
+    """A destination that cannot be written to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,27 +32,35 @@ class Outputs:
 
     @property
     def destinations(self) -> Mapping[str, str]:
-        """Those that are wanted, by the name of the form."""
+        """The requested destinations, by the name of the form."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: where for name, where in named.items() if where}
 
     @property
     def takes_standard_output(self) -> bool:
-        """Whether one of them is written there, so that nothing else may be."""
+        """True if a form is written to standard output, so that nothing else may be."""
         return STANDARD_OUTPUT in self.destinations.values()
 
     def check(self) -> None:
-        """Find out before the run, not after it.  Raises `OutputError`."""
+        """Check before the run that files can be written after it.  Raises `OutputError`."""
         for name, where in self.destinations.items():
             place = Path(where)
-            if where != STANDARD_OUTPUT and (place.is_dir() or not place.absolute().parent.is_dir()):
-                raise OutputError(f"--{name} {where}: that is no file in a folder that exists")
+            if where == STANDARD_OUTPUT:
+                continue
+            if place.is_dir():
+                raise OutputError(f"--{name} {where}: this is a folder; give the path of a file")
+            if not (folder := place.absolute().parent).is_dir():
+                raise OutputError(
+                    f"--{name} {where}: the folder {folder} does not exist; create it, or give a file in another folder"
+                )
         if list(self.destinations.values()).count(STANDARD_OUTPUT) > 1:
-            raise OutputError("only one form can go to standard output (-)")
+            raise OutputError(
+                "several forms are to go to standard output (-): give all but one the path of a file"
+            )
 
     @property
     def files(self) -> Sequence[Path]:
-        """The files among them."""
+        """The destinations that are files."""
         return [Path(where) for where in self.destinations.values() if where != STANDARD_OUTPUT]
 
 
@@ -63,7 +71,7 @@ _RENDER: Mapping[str, Callable[[Comparison], str]] = {
 
 
 def write_results(result: results_document.Json, outputs: Outputs) -> None:
-    """Write a run's document, or that of several, in all forms that are wanted.  Raises `OutputError`."""
+    """Write the document of one run or of several in all requested forms.  Raises `OutputError`."""
     if not outputs.destinations:
         return
     data = results_document.format_document(result)
@@ -73,7 +81,7 @@ def write_results(result: results_document.Json, outputs: Outputs) -> None:
 
 
 def write_comparison(comparison: Comparison, outputs: Outputs) -> None:
-    """Write runs beside one another in all forms that are wanted but JSON.  Raises `OutputError`."""
+    """Write a comparison of runs in all requested forms but JSON.  Raises `OutputError`."""
     for name, render in _RENDER.items():
         if where := outputs.destinations.get(name):
             write_bytes(render(comparison).encode(), where)
@@ -84,7 +92,7 @@ def write_comparison(comparison: Comparison, outputs: Outputs) -> None:
 
 
 def _evidence_folders(comparison: Comparison, where: str) -> Mapping[str, page.EvidenceFolder]:
-    """Evidence folders that are here: where, seen from the page, and what is short and says most."""
+    """Evidence folders that exist here: the path from the page to each, and the start of the files shown in the page."""
     beside = Path() if where == STANDARD_OUTPUT else Path(where).absolute().parent
     folders = {
         entry.evidence: entry.files

@@ -15,12 +15,12 @@ LAWFUL, UNLAWFUL, CANNOT_RUN = 0, 1, 2
 
 
 class Result(enum.Enum):
-    """What a case says of a subject; the values are those of the JSON."""
+    """The verdict on a subject in one case; the values are those of the JSON."""
 
     PASSED = "passed"
     FAILED = "failed"
     DEVIATION = "deviation"
-    """Failed, where the subject's file says so, with a link."""
+    """Failed, but only as the subject's file says, with a link."""
     UNSUPPORTED = "unsupported"
     """The subject does not claim a feature of the case."""
     NOT_RUNNABLE = "not-runnable"
@@ -33,7 +33,7 @@ class Result(enum.Enum):
 class CaseResult:
     """The result of one case over all its families.
 
-    ``reason``: for every result but passed.  ``observed``: what each question met, family by family.
+    ``reason``: for every result but passed.  ``observed``: the outcome of each probe, family by family.
     ``evidence``: the folder, ``files`` what is in it.  ``excuse_usage``: parts of the subject's deviations that are about the
     case, each with whether a finding needed it; none where the case was not judged.
     """
@@ -60,7 +60,7 @@ class Report:
     seconds: float
     reproduce_command: str = "kproxy conformance run"
     latency_samples: tuple[LatencySample, ...] = ()
-    """How long changes took, over all labs."""
+    """Latencies of changes, over all labs."""
 
     @property
     def exit_code(self) -> int:
@@ -72,13 +72,13 @@ class Report:
 
     @property
     def unneeded(self) -> tuple[str, ...]:
-        """Parts of deviations that cases of this run are about, and that none of them needed."""
+        """Parts of deviations that apply to cases of this run and excused no finding."""
         needs = [need for entry in self.results for need in entry.excuse_usage]
         needed = {part for part, was in needs if was}
         return tuple(dict.fromkeys(part for part, _ in needs if part not in needed))
 
     def invalidated(self, reason: str) -> Report:
-        """The same where nothing that passed may be believed."""
+        """The same report with ``BROKEN`` in the place of ``PASSED``, for a run that proves nothing."""
         entries = (
             replace(entry, result=Result.BROKEN, reason=reason) if entry.result is Result.PASSED else entry
             for entry in self.results
@@ -88,7 +88,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
-    """What came of one run; ``refusal``: why it could not be had here, its cases are not runnable then."""
+    """Outcome of one run; ``refusal``: the reason if it was impossible here, then its cases are not runnable."""
 
     name: str
     report: Report
@@ -98,7 +98,7 @@ class RunOutcome:
 def exit_code(outcomes: Sequence[RunOutcome], *, skip_missing_kernels: bool) -> int:
     """1 when a case failed; 2 when something was not judged, but for runs that may be left out; else 0.
 
-    Where no run could be had nothing was judged, whatever may be left out.
+    Where every run was impossible nothing was judged, whatever may be left out.
     """
     judged = [outcome for outcome in outcomes if not outcome.refusal]
     codes = {outcome.report.exit_code for outcome in judged}

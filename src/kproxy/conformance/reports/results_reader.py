@@ -75,7 +75,7 @@ class ResultRead(msgspec.Struct, frozen=True):
 
 
 class LatencyRead(msgspec.Struct, frozen=True):
-    """How long changes of a kind took, in seconds."""
+    """Latencies of changes of one kind, in seconds."""
 
     kind: str
     count: int
@@ -91,7 +91,7 @@ class LatencyRead(msgspec.Struct, frozen=True):
 
 
 class ConvergenceRead(msgspec.Struct, frozen=True):
-    """How long changes took; ``bound``: what 99 of 100 that came alone may take."""
+    """Latencies of changes; ``bound``: the most that 99 of 100 isolated changes may take, in seconds."""
 
     bound: float
     changes: tuple[LatencyRead, ...]

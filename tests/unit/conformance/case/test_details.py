@@ -96,6 +96,6 @@ def test_a_dry_run_leaves_out_what_needs_sockets_that_the_kernel_lacks(
     run = matrix.PlannedRun(options=RunOptions(), placement="kernel: host", missing_ability="sctp")
     monkeypatch.setattr(matrix, "plan_runs", lambda *_: [run])
     sctp = [case for case in CATALOGUE if case.id.startswith("protocols.sctp")]
-    reported = list(dry_run.dryrun_lines([run.options], KPROXY, sctp, lambda _: ""))
+    reported = list(dry_run.dry_run_lines([run.options], KPROXY, sctp, lambda _: ""))
     assert "  not run: protocols.sctp-node-port: the kernel has no sctp" in reported
     assert "    protocols.sctp-without-sockets" in reported

@@ -45,7 +45,11 @@ def test_report_tells_the_same_of_files(tmp_path: Path, capsys: pytest.CaptureFi
     ("arguments", "reported"),
     [
         (["/no/such.json"], "/no/such.json: No such file"),
-        (["/no/such.json", "--junit", "/no/such/folder/x"], "--junit /no/such/folder/x: that is no file"),
+        (["/no/such.json", "--html", "/"], "--html /: this is a folder; give the path of a file"),
+        (
+            ["/no/such.json", "--junit", "/no/such/folder/x"],
+            "--junit /no/such/folder/x: the folder /no/such/folder does not exist",
+        ),
     ],
 )
 def test_report_says_what_it_cannot_do(
@@ -64,6 +68,6 @@ def test_report_needs_a_file_or_a_question(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_one_form_alone_can_go_to_standard_output() -> None:
-    with pytest.raises(OutputError, match="only one form"):
+    with pytest.raises(OutputError, match="all but one the path of a file"):
         Outputs(json="-", markdown="-").check()
     Outputs(json="-").check()

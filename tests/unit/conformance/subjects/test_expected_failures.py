@@ -115,7 +115,7 @@ def test_cases_of_one_name_from_two_files_are_refused(
     case = tmp_path / "case.py"
     case.write_text(ATTACHED, encoding="utf-8")
     assert main([*SIMULATE, "--case-file", str(case), "--case-file", str(case)]) == 2
-    assert "several files have a case called compare.unknown-1" in capsys.readouterr().err
+    assert "several files have a case with the ID compare.unknown-1" in capsys.readouterr().err
 
 
 def test_cases_of_files_are_shuffled_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

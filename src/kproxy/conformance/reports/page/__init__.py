@@ -1,6 +1,6 @@
 """Results as one HTML file: a matrix of runs and cases or clauses, and a page for each cell.
 
-The file needs no network: style, script and data stand in it.  Text goes into the page by the script as text, never
+The file needs no network: it contains style, script and data.  Text goes into the page by the script as text, never
 as HTML.  Pure.
 """
 
@@ -17,7 +17,7 @@ from kproxy.conformance.reports.page.data import EvidenceFolder, page_data
 __all__ = ["SHOWN_SUFFIX", "EvidenceFolder", "render_html"]
 
 SHOWN_SUFFIX = ".counted.txt"
-"""How files of evidence end that stand in the page."""
+"""Suffix of the files of evidence whose text is shown in the page."""
 
 _PARTS = ("page.css", "page.js")
 

@@ -1,6 +1,6 @@
-"""What the page knows, as JSON: each text once, cells as short lists.  Pure.
+"""Data of the HTML page as JSON: each text once, cells as short lists.  Pure.
 
-`page.js` reads it; the names of fields are explained there where they are used.
+`page.js` reads it and explains the fields where it uses them.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _BY_ID = {case.id: case for case in CATALOGUE}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceFolder:
-    """An evidence folder that was found: where, seen from the page, and the files of it that stand in the page."""
+    """An evidence folder that exists: its path from the page, and the texts of its files that the page shows."""
 
     at: str = ""
     texts: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Texts:
-    """Texts by number: most are there many times."""
+    """Texts by number: most occur many times."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -47,7 +47,7 @@ class _Texts:
 
 
 def page_data(comparison: Comparison, evidence: Mapping[str, EvidenceFolder]) -> Json:
-    """All of it; ``evidence``: see `kproxy.conformance.reports.page.render_html`."""
+    """The data of a comparison; ``evidence``: see `kproxy.conformance.reports.page.render_html`."""
     texts = _Texts()
     cases = [_case(id, comparison, texts) for id in comparison.cases]
     cells = [
@@ -112,7 +112,7 @@ def _case(id: str, comparison: Comparison, texts: _Texts) -> Json:
 
 
 def _objects(id: str, read: CaseRead) -> Mapping[int, str]:
-    """What the steps write, from the catalogue: results do not hold it.  A case that is another one by now has none."""
+    """Manifests of the steps, from the catalogue, since results do not hold them; none if the case has changed since."""
     case = _BY_ID.get(id)
     if case is None or read.steps != tuple(
         StepRead(describe_step(step), describe_expectation(step)) for step in case.steps
