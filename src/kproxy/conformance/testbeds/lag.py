@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from kproxy.linux.host import run_tool
+
 TICK = 0.1
 LONG = 1.0
 """Seconds of waiting after which the machine is tried, and from then on as often."""
@@ -44,19 +46,11 @@ class Lag:
         while True:
             await asyncio.sleep(LONG)
             before = time.monotonic()
-            await _work()
+            await asyncio.to_thread(
+                run_tool, WORK
+            )  # not asyncio's process: cancelled while it starts, that never ends
             self.worked += time.monotonic() - before
             self.works += 1
-
-
-async def _work() -> None:
-    process = await asyncio.create_subprocess_exec(*WORK)
-    try:
-        await process.wait()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
 
 
 @asynccontextmanager
