@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.status import Status
@@ -35,6 +35,14 @@ class StatusBoard:
             line = f"{name}: {text}" if name else text
             self._console.print(line, style="dim", highlight=False, markup=False)
         else:
+            self._status.update(Text("\n".join(self._lines()), no_wrap=True, overflow="ellipsis"))
+
+    def finish(self, name: str, lines: Iterable[str]) -> None:
+        """That run is over: print what came of it, which stays, and drop its live line."""
+        self._texts.pop(name, None)
+        for line in lines:
+            self._console.print(line, highlight=False, soft_wrap=True)
+        if self._status is not None:
             self._status.update(Text("\n".join(self._lines()), no_wrap=True, overflow="ellipsis"))
 
     def _lines(self) -> Iterator[str]:

@@ -21,6 +21,7 @@ from kproxy.conformance.case import Case
 from kproxy.conformance.engine import child_process, modes, placement
 from kproxy.conformance.engine.live_status import StatusBoard
 from kproxy.conformance.options import RunOptions, run_arguments
+from kproxy.conformance.reports import matrix_console
 from kproxy.conformance.reports.results import CANNOT_RUN, CaseResult, Report, Result, RunOutcome
 from kproxy.conformance.subjects.subject import Subject
 from kproxy.lab.kernels.abilities import Ability, KernelName
@@ -122,7 +123,8 @@ class _MatrixRunner:
         outcomes = {}
         for run in runs:
             if not self._interrupts:
-                outcomes[run.name] = await self._outcome(run)
+                outcomes[run.name] = outcome = await self._outcome(run)
+                self._board.finish(run.name, matrix_console.verdict_lines(outcome))
         return outcomes
 
     async def _outcome(self, run: PlannedRun) -> RunOutcome:

@@ -93,6 +93,18 @@ def _summary_lines(outcomes: Sequence[RunOutcome], seconds: float) -> Iterator[s
     yield f"{subject}: {len(outcomes)} runs, {cases} cases in {seconds:.1f} s: {_overall_summary(outcomes)}"
 
 
+def verdict_lines(outcome: RunOutcome) -> Iterator[str]:
+    """One run's result as soon as it is there, while others go on: its sums, and which cases failed.
+
+    Lines hold markup of `rich`; details follow in the matrix at the end.
+    """
+    yield f"{outcome.name}: {_run_summary(outcome)}"
+    for kind in () if outcome.refusal else (Result.FAILED, Result.BROKEN):
+        names = [entry.case.id for entry in outcome.report.results if entry.result is kind]
+        if names:
+            yield f"{outcome.name}: [{COLOURS[kind]}]{kind.value}[/]: {escape(', '.join(names))}"
+
+
 def _run_summary(outcome: RunOutcome) -> str:
     if outcome.refusal:
         return f"[{COLOURS[Result.BROKEN]}]cannot be judged here[/]: {escape(outcome.refusal)}"

@@ -1,5 +1,7 @@
 """Several runs by one command: where each goes, and one result of all."""
 
+import asyncio
+import io
 import json
 from pathlib import Path
 
@@ -8,10 +10,16 @@ import pytest
 from kproxy.cli import main
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.engine import matrix, placement
+from kproxy.conformance.engine.live_status import StatusBoard
+from kproxy.conformance.engine.matrix import PlannedRun
 from kproxy.conformance.options import RunOptions
+from kproxy.conformance.reports.results import Report, Result, RunOutcome
+from kproxy.conformance.subjects.subject import load_subject
+from kproxy.console import Console
 from kproxy.lab.kernels import uml
 from kproxy.lab.kernels.abilities import Ability, KernelName, KernelSurvey
 from kproxy.lab.kernels.choice import Surveyors
+from tests.support.sample_reports import result
 
 IPVS = {Ability.IP_VS, Ability.DUMMY}
 CASES = [case for case in CATALOGUE if case.id.startswith("cluster-ip.")]
@@ -102,6 +110,31 @@ def test_without_a_mode_every_mode_is_judged(tmp_path: Path, capsys: pytest.Capt
     for run in document["runs"]:
         assert {"subject", "mode", "environment", "results"} <= run.keys()
         assert [entry["id"] for entry in run["results"]] == [case.id for case in CASES]
+
+
+def test_a_run_is_reported_when_it_ends_and_not_with_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A guest takes minutes longer than the host's kernel."""
+    host, guest = (PlannedRun(options=run, in_guests=run.mode == "ipvs") for run in (RUNS[0], RUNS[2]))
+    printed = io.StringIO()
+
+    async def outcome(_: object, run: PlannedRun) -> RunOutcome:
+        if run is guest:
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert "iptables: 1 passed" in printed.getvalue()
+        report = Report(
+            subject="kproxy",
+            mode=run.options.mode,
+            environment={},
+            results=(result(Result.PASSED),),
+            seconds=1.0,
+        )
+        return RunOutcome(name=run.name, report=report)
+
+    monkeypatch.setattr(matrix._MatrixRunner, "_outcome", outcome)
+    board = StatusBoard(Console(file=printed, width=200), None, [host.name, guest.name])
+    outcomes = matrix.run_matrix([host, guest], load_subject("kproxy"), CASES, board)
+    assert [outcome.name for outcome in outcomes] == ["iptables", "ipvs"]
 
 
 def test_json_on_standard_output_is_nothing_but_json(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
