@@ -15,14 +15,16 @@ from dataclasses import dataclass
 from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.kernels.current import kernel_here
 from tests.faults.stage import IPVS, NFTABLES, OVERDUE, Proxy, Stage, Watchman, open_stage
-from tests.support.constant_rate import Client, Clients
+from tests.support.constant_rate import Client
 
 AFTER = 0.7
 """Seconds for which clients go on when all is over."""
 SLACK = 3.0
 """Seconds by which health may be late to say what is so: it is asked ten times a second, on a busy machine."""
 FEWEST = 10
-"""Connections without which a client would have seen nothing."""
+"""Connections of a client, and answers of ``/healthz``, without which nothing would have been observed."""
+AGAIN = 5
+"""Times that rules are taken away again where no client noticed."""
 
 
 class Health(enum.Enum):
@@ -105,9 +107,16 @@ async def judge(row: Row) -> Outcome:
         await fault.happen(stage)
         lasted = time.monotonic() - started
         recovery = await fault.recovered(stage, fault.within)
+        for _ in range(
+            AGAIN if fault.losses else 0
+        ):  # a repair may be quicker than a client that had to wait
+            if any(one.lost for one in stage.clients.all):
+                break
+            await fault.happen(stage)
+            recovery = await fault.recovered(stage, fault.within)
         recovered = time.monotonic()
         await asyncio.sleep(AFTER)
-        await probed_enough(stage.clients)
+        await observed_enough(stage)
         clients = await stage.clients.finish()
         for one in clients:
             if not fault.losses:
@@ -125,10 +134,12 @@ async def judge(row: Row) -> Outcome:
         )
 
 
-async def probed_enough(clients: Clients) -> None:
-    """Wait until each client has tried often enough to have seen something: a busy machine lets it take its time."""
+async def observed_enough(stage: Stage) -> None:
+    """Wait until each client and the watchman have observed `FEWEST` times: a busy machine lets them take their time."""
     began = time.monotonic()
-    while any(len(one.answered) + len(one.lost) < FEWEST for one in clients.all):
+    while len(stage.watchman.said) < FEWEST or any(
+        len(one.answered) + len(one.lost) < FEWEST for one in stage.clients.all
+    ):
         assert time.monotonic() - began < OVERDUE
         await asyncio.sleep(0.1)
 
@@ -142,7 +153,7 @@ def check_losses(client: Client) -> None:
 def check_health(watchman: Watchman, fault: Fault, changed: float, recovered: float) -> str:
     """What was said, in words; AssertionError when it was not so."""
     said = watchman.between(0)
-    assert len(watchman.said) >= 10
+    assert len(watchman.said) >= FEWEST
     match fault.health:
         case Health.WELL:
             assert said == {200}, watchman.said

@@ -15,6 +15,7 @@ from kproxy.linux import node_addresses as module
 from kproxy.linux.host import Netlink
 from kproxy.linux.node_addresses import AddressMonitor, LocalAddresses, list_addresses
 from kproxy.model.network import Address, Family
+from tests.support.waiting import eventually
 
 DEVICE = "kube-ipvs0"
 OWN = {Family.IPV4: ip_address("192.0.2.1"), Family.IPV6: ip_address("2001:db8::1")}
@@ -86,7 +87,7 @@ def test_nothing_is_listed_again_while_no_address_of_the_node_changes(
     assert followed.current() is before
     assert lists == []
     change("add", CAME[family], "uplink")
-    followed.current()
+    assert eventually(lambda: followed.current() is not before), "the kernel reports an address of IPv6 later"
     assert lists == [family], "positive control"
 
 

@@ -89,13 +89,13 @@ def test_no_connection_is_lost_when_the_proxy_is_killed_and_started_again(
     async def kill_and_restart() -> None:
         async with busy_lab(mode, variant) as (bed, world, clients):
             for node in ("a", "b", "a"):
-                await asyncio.sleep(0.3)
+                await clients.connect(10)
                 await bed.change([RestartProxy(node, ())])
                 await bed.settle()
             await bed.change(world.apply_step(Apply(WEB.replace(backends=pods("b1", "b2")))))
             await bed.settle()
-            await asyncio.sleep(0.3)
-            nothing_was_lost(await clients.finish(), at_least=30)
+            await clients.connect(10)
+            nothing_was_lost(await clients.finish(), at_least=40)
             for one in clients.all:
                 assert set(one.answered[-5:]) <= {"b1", "b2"}
 
@@ -130,7 +130,7 @@ def test_the_clients_would_notice_a_service_without_endpoints() -> None:
         async with busy_lab("iptables", Xtables.NFT) as (bed, world, clients):
             await bed.change(world.apply_step(Apply(WEB.replace(backends=()))))
             await bed.settle()
-            await asyncio.sleep(0.3)
+            await clients.connect(3)
             assert all(one.lost for one in clients.all)
             assert not any(isinstance(seen, Silent) for one in clients.all for seen in one.lost)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -60,6 +61,14 @@ class Clients:
 
     all: list[Client]
     running: list[asyncio.Task[None]]
+
+    async def connect(self, times: int, seconds: float = 30) -> None:
+        """Wait until each has ended ``times`` more connections, however slow the machine is."""
+        goals = [(one, len(one.answered) + len(one.lost) + times) for one in self.all]
+        deadline = time.monotonic() + seconds
+        while any(len(one.answered) + len(one.lost) < goal for one, goal in goals):
+            assert time.monotonic() < deadline, [len(one.answered) for one in self.all]
+            await asyncio.sleep(self.all[0].pause)
 
     async def finish(self) -> list[Client]:
         """Let each end what it has begun: a connection that hangs is one that is lost."""
