@@ -29,6 +29,13 @@ IPVS_GROUPS = ("cluster-ip", "internal-policy", "external-policy", "source-range
 """What a few minutes of User-Mode Linux allow; the whole catalogue is `./run conformance`'s."""
 
 
+NETNS_TOGETHER = ("--numprocesses=4", "--dist=worksteal")
+"""Tests of namespaces mostly wait: four at a time, on two cores too."""
+
+NETNS_ALONE = tuple(f"tests/netns/test_{name}.py" for name in ("bench", "budgets", "isolation", "memory"))
+"""These measure processor time, memory or the machine itself."""
+
+
 def need_root(session: nox.Session) -> None:
     """End the session red: a green one that ran nothing would be a lie."""
     if os.geteuid() != 0:
@@ -56,7 +63,7 @@ def types(session: nox.Session) -> None:
 def unit(session: nox.Session) -> None:
     """What needs neither root nor network: pure functions, the oracle, every case in the simulator."""
     session.install(".[test]", "nox")
-    session.run("pytest", "tests/unit", *session.posargs)
+    session.run("pytest", "tests/unit", "--numprocesses=auto", *session.posargs)
 
 
 @nox.session(default=False)
@@ -64,7 +71,12 @@ def netns(session: nox.Session) -> None:
     """The kernel, in network namespaces of the tests' own (root)."""
     need_root(session)
     session.install(".[test]")
-    session.run("pytest", "tests/netns", "--timeout=300", *session.posargs)
+    if session.posargs:  # a choice, which may leave one of the two runs below without a test
+        session.run("pytest", "tests/netns", "--timeout=300", *session.posargs)
+        return
+    together = (*NETNS_TOGETHER, *(f"--ignore={path}" for path in NETNS_ALONE))
+    session.run("pytest", "tests/netns", "--timeout=300", *together)
+    session.run("pytest", *NETNS_ALONE, "--timeout=300")
 
 
 @nox.session(default=False)
