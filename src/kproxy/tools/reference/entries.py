@@ -189,7 +189,7 @@ def _regression(report: Regression) -> ReferenceEntry:
 
 
 def _topic(topic: Topic) -> ReferenceEntry:
-    files = (*sorted((SPEC / "clauses").glob(f"{topic.module}.py")), *_case_files(topic), *_pages(topic))
+    clauses = [clause for clause in CLAUSES.values() if topic_of_clause(clause.id) is topic]
     return ReferenceEntry(
         "topic",
         topic.name,
@@ -197,12 +197,24 @@ def _topic(topic: Topic) -> ReferenceEntry:
         first_line(SPEC / "topics.py", f'"{topic.name}"'),
         {},
         {
-            "files": tuple(Item("", Place(path, 1)) for path in files),
-            "clauses": tuple(_clause_item(c) for c in CLAUSES.values() if topic_of_clause(c.id) is topic),
+            "files": tuple(Item("", Place(path, 1)) for path in _files(topic)),
+            "clauses": tuple(map(_clause_item, clauses)),
+            "oracle": _of_all(clauses, lambda clause: _named(citations(SPEC, clause.id, but="clauses"))),
+            "proxy": _of_all(clauses, lambda clause: _named(citations(PROXY, clause.id))),
+            "mutants": _of_all(clauses, lambda clause: iter(_mutation(clause.id)["mutants"])),
             "cases": tuple(_case_item(case) for case in CATALOGUE if topic_of_case(case.id) is topic),
             "behaviours": tuple(_behaviour_item(b) for b in BEHAVIOURS.values() if b.topic == topic.name),
         },
     )
+
+
+def _files(topic: Topic) -> tuple[Path, ...]:
+    return (*(SPEC / "clauses").glob(f"{topic.module}.py"), *_case_files(topic), *_pages(topic))
+
+
+def _of_all(clauses: Iterable[Clause], items: Callable[[Clause], Iterator[Item]]) -> tuple[Item, ...]:
+    """The items of all clauses, each once."""
+    return tuple(dict.fromkeys(item for clause in clauses for item in items(clause)))
 
 
 # --------------------------------------------------------------------------- sections

@@ -41,13 +41,16 @@ def mutants_of(root: Path, clause: str) -> Iterator[MutantSource]:
             yield from (_mutant(path, call) for call in _calls(path) if clause in _clauses(call))
 
 
-def _calls(path: Path) -> Iterator[ast.Call]:
-    for node in ast.walk(parsed(path)):
-        match node:
-            case ast.Call(args=[ast.Constant(value=str()), ast.Constant(value=str()), *_]):
-                yield node
-            case _:
-                pass
+@cache
+def _calls(path: Path) -> tuple[ast.Call, ...]:
+    """The calls of a module that begin with two strings: a mutant's name and what is wrong."""
+    return tuple(
+        node
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call)
+        and len(node.args) > 1
+        and all(isinstance(a, ast.Constant) and isinstance(a.value, str) for a in node.args[:2])
+    )
 
 
 def _clauses(call: ast.Call) -> list[str]:

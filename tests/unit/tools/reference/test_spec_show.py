@@ -61,6 +61,14 @@ def test_a_clause_shows_what_judges_it_serves_it_and_breaks_it() -> None:
     assert line(patched.place).startswith("def node_ports(")
 
 
+def test_a_topic_shows_what_its_clauses_show_each_once() -> None:
+    shown = entry("node-port").sections
+    assert "_loopback_serves" in texts(shown["oracle"])
+    assert [item.text for item in shown["proxy"]].count("node_ports") == 1
+    assert "configuration.localhost-on" in texts(shown["mutants"])
+    assert {item.place.path.name for item in shown["files"] if item.place} >= {"node_port.py", "node-port.md"}
+
+
 def test_rules_of_a_clause_are_those_that_mutants_take_away() -> None:
     shown = entry("source-ranges.outside-dropped").sections["rules"]
     assert "KUBE-PROXY-FIREWALL" in texts(shown)
