@@ -104,7 +104,10 @@ class ProxyBackend(Protocol):
     """Node ports can be had on loopback addresses (``node-port.localhost.default.either``)."""
 
     primary_node_ports: bool
-    """Node ports are by default accepted at the node's primary addresses alone (``np.primary-default``)."""
+    """Node ports are by default accepted at the node\'s primary addresses alone.
+
+    Clause ``node-port.addresses.default-not-primary.either``.
+    """
 
     follows_service_cidrs: bool
     """Rules depend on ServiceCIDR objects, which are watched then."""
