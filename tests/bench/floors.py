@@ -17,12 +17,13 @@ from pathlib import Path
 from kproxy.lab.namespaces import LabError, Namespace, create_namespace
 from kproxy.lab.processes import Xtables, xtables_directory
 from kproxy.proxy.backends.iptables.desired_state import DesiredState, desired_state
-from kproxy.proxy.backends.iptables.diff import LEGACY_BLOCK_CHAINS, NFT_BLOCK_CHAINS, Block, diff
-from kproxy.proxy.backends.iptables.rules import Table, hook_specification
+from kproxy.proxy.backends.iptables.diff import diff
 from kproxy.proxy.backends.iptables.static_rules import Options, hook_rules
 from kproxy.proxy.backends.nftables import desired_state as nftables
 from kproxy.proxy.backends.nftables import diff as nftables_diff
 from kproxy.proxy.backends.nftables.static_rules import Options as NftablesOptions
+from kproxy.proxy.backends.xtables.blocks import LEGACY_BLOCK_CHAINS, NFT_BLOCK_CHAINS, Block
+from kproxy.proxy.backends.xtables.rules import Table, hook_specification
 from kproxy.proxy.plan import Plan
 from tests.bench.results import Cost
 from tests.bench.world import Live

@@ -16,7 +16,7 @@ from kproxy.linux.host import HostError
 from kproxy.model.api import Service
 from kproxy.model.network import Family
 from kproxy.proxy.backends.iptables import names
-from kproxy.proxy.backends.iptables.rules import Table
+from kproxy.proxy.backends.xtables.rules import Table
 from kproxy.proxy.plan import Plan, PlanSettings
 from tests.mutants.mutant import Function, Patch, answering, mutant
 
@@ -102,13 +102,14 @@ def _anew(apply: Function) -> Function:
 
 def _trusting(begin: Function) -> Function:
     """What an earlier run left is taken for what is wanted, but for the Services that the harness waits by."""
+    from kproxy.proxy.backends.iptables.kernel.drift import drift_monitor  # noqa: PLC0415
 
     def beginning(self: Any, wanted: Any) -> Any:  # noqa: ANN401
         if self._drift_monitor is None and self.tools.has_chain(Table.NAT, names.SERVICES):
             kept = {
                 name: f for name, f in wanted.service_rules.items() if name.namespace != sentinel.NAMESPACE
             }
-            self._drift_monitor = self.tools.drift_monitor()
+            self._drift_monitor = drift_monitor(self.tools)
             return self._update(replace(wanted, service_rules=kept), wanted)
         return begin(self, wanted)
 

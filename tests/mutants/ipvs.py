@@ -13,21 +13,17 @@ from kproxy.proxy.backends.ipvs.names import IpSet, set_name
 from kproxy.proxy.backends.ipvs.rules import (
     Chains,
     Goto,
-    InInterface,
     InSet,
-    Jump,
     Key,
     MarkKey,
-    Masquerade,
     Match,
     Member,
     Rule,
     Source,
-    SourceIsLocal,
-    Table,
     Target,
     Verdict,
 )
+from kproxy.proxy.backends.xtables.rules import InInterface, Jump, Masquerade, SourceIsLocal, Table
 from tests.mutants.mutant import Function, Patch, Unseen, answering, mutant
 
 in_ipvs = partial(mutant, mode="ipvs")

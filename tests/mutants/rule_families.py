@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from kproxy.proxy.backends.iptables import names
-from kproxy.proxy.backends.iptables.rules import (
+from kproxy.proxy.backends.xtables.rules import (
     Accept,
     Conntrack,
     ConntrackStatus,

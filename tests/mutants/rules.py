@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from kproxy.proxy.backends.iptables import names
 from kproxy.proxy.backends.iptables.compile import Context, SharedRule
-from kproxy.proxy.backends.iptables.rules import Chain, ChainName, Jump, Match, Rule, Table, Target
 from kproxy.proxy.backends.iptables.static_rules import HookRules, Options
+from kproxy.proxy.backends.xtables.rules import Chain, ChainName, Jump, Match, Rule, Table, Target
 from tests.mutants.mutant import Function, Patch
 
 Edit = Callable[[Rule], Rule | None]

@@ -248,7 +248,7 @@ def test_a_chain_that_another_program_uses_stays_and_all_else_goes(
     node: Node, family: Family, variant: Variant, block_chains: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With more chains than go at once, too."""
-    monkeypatch.setattr("kproxy.proxy.backends.iptables.kernel.tools.NFT_BLOCK_CHAINS", block_chains)
+    monkeypatch.setattr("kproxy.proxy.backends.xtables.kernel.tools.NFT_BLOCK_CHAINS", block_chains)
     node.leave_iptables(family, variant)
     pods = "10.244.0.0/24" if family is Family.IPV4 else "fd00:244::/64"
     node.restore(family, variant, PORTMAP.format(pods=pods))

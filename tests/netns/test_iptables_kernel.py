@@ -15,7 +15,6 @@ from kproxy.linux.host import HostError, Reason
 from kproxy.model.network import Family
 from kproxy.proxy.backends.iptables import names
 from kproxy.proxy.backends.iptables.desired_state import build_ruleset, desired_state
-from kproxy.proxy.backends.iptables.diff import Block
 from kproxy.proxy.backends.iptables.kernel import (
     IptablesKernel,
     Tools,
@@ -26,8 +25,9 @@ from kproxy.proxy.backends.iptables.kernel import (
     refresh_options,
     remove_iptables_rules,
 )
-from kproxy.proxy.backends.iptables.rules import PacketCounter, Table
 from kproxy.proxy.backends.iptables.static_rules import Options
+from kproxy.proxy.backends.xtables.blocks import Block
+from kproxy.proxy.backends.xtables.rules import PacketCounter, Table
 from kproxy.proxy.plan import Exposure, NodePorts, Plan, ServicePlan
 from tests.support.plans import frontend, plan_of, pool, service
 from tests.support.recorded_jumps import recorded_jumps
@@ -420,7 +420,7 @@ def test_where_tracking_is_not_loose_invalid_packets_reach_the_node(tools: Tools
 
 def test_a_held_lock_is_busy(family: Family, lock: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Of legacy tools; the others have no lock."""
-    monkeypatch.setattr("kproxy.proxy.backends.iptables.kernel.tools.LOCK_SECONDS", 1)
+    monkeypatch.setattr("kproxy.proxy.backends.xtables.kernel.tools.LOCK_SECONDS", 1)
     kernel = IptablesKernel(find_tools(family, Variant.LEGACY, lock))
     kernel.apply(plan(family), Options())
     hold = ("flock", lock["XTABLES_LOCKFILE"], "sh", "-c", "echo held; read line")

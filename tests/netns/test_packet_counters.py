@@ -24,8 +24,8 @@ from kproxy.proxy.backends.iptables.kernel import (
     nfacct,
     without_broken_counters,
 )
-from kproxy.proxy.backends.iptables.rules import PacketCounter
 from kproxy.proxy.backends.iptables.static_rules import Options
+from kproxy.proxy.backends.xtables.rules import PacketCounter
 from kproxy.proxy.daemon.sync.dataplane import remove_all_modes
 from tests.netns.test_iptables_kernel import numbered, plan
 from tests.netns.test_ports import LOOPBACK, balanced, endpoints, stage

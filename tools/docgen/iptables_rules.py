@@ -11,9 +11,10 @@ import yaml
 from kproxy.model.api import parse_cluster
 from kproxy.model.network import Family
 from kproxy.proxy.backends.iptables.desired_state import desired_state
-from kproxy.proxy.backends.iptables.diff import NFT_BLOCK_CHAINS, diff
-from kproxy.proxy.backends.iptables.rules import hook_specification
+from kproxy.proxy.backends.iptables.diff import diff
 from kproxy.proxy.backends.iptables.static_rules import Options, hook_rules
+from kproxy.proxy.backends.xtables.blocks import NFT_BLOCK_CHAINS
+from kproxy.proxy.backends.xtables.rules import hook_specification
 from kproxy.proxy.plan import DetectByCIDR, PlanSettings, make_plan
 from kproxy.proxy.snapshot import normalise
 from tools.docgen.tables import replace_region

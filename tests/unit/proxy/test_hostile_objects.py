@@ -19,7 +19,6 @@ from kproxy.model.api import Cluster, Rejected
 from kproxy.model.network import Family, parse_address, parse_network
 from kproxy.proxy.backends.iptables import desired_state as iptables
 from kproxy.proxy.backends.iptables.diff import Rewrite
-from kproxy.proxy.backends.iptables.rules import PacketCounter
 from kproxy.proxy.backends.iptables.static_rules import Options
 from kproxy.proxy.backends.ipvs import compile as ipvs_compile
 from kproxy.proxy.backends.ipvs import desired_state as ipvs
@@ -30,6 +29,7 @@ from kproxy.proxy.backends.nftables import diff as nftables_diff
 from kproxy.proxy.backends.nftables import static_rules as nftables_base
 from kproxy.proxy.backends.nftables.commands import format_command
 from kproxy.proxy.backends.nftables.render import Renderer
+from kproxy.proxy.backends.xtables.rules import PacketCounter
 from kproxy.proxy.daemon.cluster.store import ClusterStore, Kind, Removed
 from kproxy.proxy.daemon.cluster.watch_decoder import WatchDecoder, WatchedChange
 from kproxy.proxy.daemon.config.configuration import Configuration

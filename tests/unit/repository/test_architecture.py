@@ -41,9 +41,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "proxy.daemon.config.configuration": {"proxy.daemon.config.duration", "model.network"},
     # protocol and registry; the modes are found by name
     "proxy.backends": {"proxy.plan", "model.network", "linux", "proxy.daemon.config.configuration"},
-    "proxy.backends.*": {"proxy.plan", "model.network", "proxy.backends"},
+    # the rules and tools of iptables, for the modes that use them
+    "proxy.backends.xtables": {"model.network"},
+    "proxy.backends.xtables.kernel": {"proxy.backends.xtables", "model.network", "linux"},
+    "proxy.backends.*": {"proxy.plan", "model.network", "proxy.backends", "proxy.backends.xtables"},
     "proxy.backends.*.kernel": {
         *("proxy.backends.*", "proxy.backends", "proxy.plan", "model.network", "linux"),
+        *("proxy.backends.xtables", "proxy.backends.xtables.kernel"),
         "proxy.daemon.config.configuration",
     },
     "proxy.backends.*.backend": {
@@ -119,6 +123,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 PURE = (
     *("model", "model.network", "model.api", "proxy.snapshot", "proxy.plan", "proxy.backends.*"),
+    "proxy.backends.xtables",
     *("spec", "linux.netfilter", "tools.trace", "lab.topology"),
 )
 _CLUSTER = "kproxy.conformance.testbeds.cluster"

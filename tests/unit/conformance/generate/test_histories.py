@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from kproxy.model.api import Cluster
 from kproxy.model.network import Family
 from kproxy.proxy.backends.iptables import desired_state as iptables
-from kproxy.proxy.backends.iptables.diff import LEGACY_BLOCK_CHAINS
 from kproxy.proxy.backends.iptables.diff import diff as iptables_diff
 from kproxy.proxy.backends.ipvs.desired_state import DesiredState as IpvsProgram
 from kproxy.proxy.backends.ipvs.desired_state import delta
@@ -23,6 +22,7 @@ from kproxy.proxy.backends.nftables import desired_state as nftables
 from kproxy.proxy.backends.nftables.diff import Leftovers
 from kproxy.proxy.backends.nftables.diff import diff as nftables_diff
 from kproxy.proxy.backends.nftables.table import SimulatedTable
+from kproxy.proxy.backends.xtables.blocks import LEGACY_BLOCK_CHAINS
 from kproxy.proxy.plan import Plan, PlanSettings, make_plan
 from kproxy.proxy.snapshot import Snapshot, normalise
 from tests.support.iptables_restore import Tables

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kproxy.model.network import Family, Protocol, format_address
 from kproxy.proxy.backends.iptables import names
 from kproxy.proxy.backends.iptables.names import SharedChain
-from kproxy.proxy.backends.iptables.rules import (
+from kproxy.proxy.backends.xtables.rules import (
     Chain,
     Counted,
     Destination,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kproxy.model.network import Address, Network
-    from kproxy.proxy.backends.iptables.rules import ChainName, Match, Target
+    from kproxy.proxy.backends.xtables.rules import ChainName, Match, Target
     from kproxy.proxy.plan import (
         Frontend,
         LocalDetector,

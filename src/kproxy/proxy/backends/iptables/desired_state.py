@@ -19,13 +19,14 @@ from kproxy.proxy.backends.iptables.compile import (
     own_chains,
 )
 from kproxy.proxy.backends.iptables.names import SharedChain
-from kproxy.proxy.backends.iptables.rules import Chain, PacketCounter, Ruleset, Table, render, specification
+from kproxy.proxy.backends.iptables.rules import Ruleset
+from kproxy.proxy.backends.xtables.rules import Chain, PacketCounter, Table, render, specification
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kproxy.proxy.backends.iptables.rules import ChainName
     from kproxy.proxy.backends.iptables.static_rules import Options
+    from kproxy.proxy.backends.xtables.rules import ChainName
     from kproxy.proxy.plan import Plan, ServicePlan, ServicePortName
 
 LARGE_CLUSTER_ENDPOINTS = 1000

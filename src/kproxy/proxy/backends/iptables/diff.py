@@ -20,61 +20,24 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from kproxy.proxy.backends.iptables import names, static_rules
 from kproxy.proxy.backends.iptables.desired_state import DesiredState
 from kproxy.proxy.backends.iptables.names import SharedChain
-from kproxy.proxy.backends.iptables.rules import Table, render
+from kproxy.proxy.backends.xtables.blocks import LEGACY_BLOCK_CHAINS, Block
+from kproxy.proxy.backends.xtables.rules import Table, render
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from kproxy.proxy.backends.iptables.desired_state import ServiceRules
-    from kproxy.proxy.backends.iptables.rules import Chain, ChainName
+    from kproxy.proxy.backends.xtables.rules import Chain, ChainName
 
 _Item = TypeVar("_Item")
-
-NFT_BLOCK_CHAINS = 1024
-"""After so many chains iptables-nft is given the next block."""
-
-LEGACY_BLOCK_CHAINS = 1 << 30
-"""For iptables-legacy: never."""
 
 REWRITE_SHARE = 64
 """A shared chain is rewritten when more than one in so many of its lines goes: deleting a rule costs
 iptables-nft about as much as writing this many (5,000 rules: 3 ms each, 240 ms for all)."""
 
-_CHUNK = 1 << 15
-"""Characters written at once, or a few more: little enough that the tool reads while more is made."""
-
 _FILTER_SHARED = tuple(shared for shared in SharedChain if shared.table is Table.FILTER)
 _NAT_SHARED = tuple(shared for shared in SharedChain if shared.table is Table.NAT)
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """One ``*table ... COMMIT``: the kernel does all of it or nothing.
-
-    ``lines`` may be an iterator that makes them while they are read.  ``added_rules`` is how many more rules the table has
-    afterwards (a `Rewrite` counts from zero); None: as many as the lines append.
-    """
-
-    table: Table
-    lines: Iterable[str]
-    added_rules: int | None = 0
-
-    def __str__(self) -> str:
-        return "".join(self.chunks())
-
-    def chunks(self) -> Iterator[str]:
-        """Its text in pieces, for it may have tens of megabytes."""
-        yield f"*{self.table.value}\n"
-        pending: list[str] = []
-        size = 0
-        for text in self.lines:
-            pending.append(text)
-            size += len(text)
-            if size >= _CHUNK:
-                yield "\n".join((*pending, ""))
-                pending, size = [], 0
-        yield "\n".join((*pending, "COMMIT", ""))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from fractions import Fraction
 from typing import TypeVar
 
 from kproxy.model.network import Address, Network, Packet
-from kproxy.proxy.backends.iptables.rules import (
+from kproxy.proxy.backends.iptables.rules import Ruleset
+from kproxy.proxy.backends.xtables.rules import (
     Accept,
     Chain,
     Conntrack,
@@ -42,7 +43,6 @@ from kproxy.proxy.backends.iptables.rules import (
     RememberSource,
     Return,
     Rule,
-    Ruleset,
     Source,
     SourceIsLocal,
     Table,

@@ -10,20 +10,21 @@ import hashlib
 import itertools
 from typing import TYPE_CHECKING
 
-from kproxy.proxy.backends.iptables.rules import Table
+from kproxy.proxy.backends.xtables import names as xtables
+from kproxy.proxy.backends.xtables.rules import Table
 from kproxy.proxy.plan import PoolScope
 
 if TYPE_CHECKING:
-    from kproxy.proxy.backends.iptables.rules import ChainName
+    from kproxy.proxy.backends.xtables.rules import ChainName
     from kproxy.proxy.plan import ServicePlan
 
-SERVICES = "KUBE-SERVICES"
+SERVICES = xtables.SERVICES
 EXTERNAL_SERVICES = "KUBE-EXTERNAL-SERVICES"
 NODE_PORTS = "KUBE-NODEPORTS"
-PROXY_FIREWALL = "KUBE-PROXY-FIREWALL"
-FORWARD = "KUBE-FORWARD"
-POSTROUTING = "KUBE-POSTROUTING"
-MARK_MASQUERADE = "KUBE-MARK-MASQ"
+PROXY_FIREWALL = xtables.PROXY_FIREWALL
+FORWARD = xtables.FORWARD
+POSTROUTING = xtables.POSTROUTING
+MARK_MASQUERADE = xtables.MARK_MASQUERADE
 FIREWALL = "KUBE-FIREWALL"
 """The kubelet writes to it too: we add our rule, and never flush or delete it (``life.cleanup``)."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kproxy.model.network import Protocol
 from kproxy.proxy.backends.iptables import names
 from kproxy.proxy.backends.iptables.compile import LOOPBACK_IPV4, localhost_node_ports, node_port_destinations
-from kproxy.proxy.backends.iptables.rules import (
+from kproxy.proxy.backends.xtables.rules import (
     Accept,
     Chain,
     Conntrack,
@@ -37,7 +37,7 @@ from kproxy.proxy.backends.iptables.rules import (
 
 if TYPE_CHECKING:
     from kproxy.proxy.backends.iptables.compile import Context
-    from kproxy.proxy.backends.iptables.rules import Match
+    from kproxy.proxy.backends.xtables.rules import Match
 
 _NEW = (Conntrack((ConntrackStatus.NEW,)),)
 _LAST = "kubernetes service nodeports; NOTE: this must be the last rule in this chain"

@@ -12,6 +12,15 @@ from dataclasses import dataclass
 
 from kproxy.model.network import Address, Family, Network, Protocol, format_address
 from kproxy.proxy.backends.ipvs.names import IpSet
+from kproxy.proxy.backends.xtables.rules import (
+    DestinationIsLocal,
+    GoesOn,
+    InInterface,
+    Jump,
+    Masquerade,
+    SourceIsLocal,
+    Table,
+)
 
 PERSISTENT, SCHEDULER_1, SCHEDULER_2 = 0x1, 0x8, 0x10
 """Flags of a virtual server (``IP_VS_SVC_F_*``).  The second lets the hashing schedulers ``sh`` and ``mh`` pass over
@@ -80,14 +89,6 @@ def _socket(address: Address, port: int) -> str:
     return f"{format_address(address)}:{port}" if address.version == 4 else f"[{address}]:{port}"
 
 
-class Table(enum.Enum):
-    """A table of iptables; the value is its name."""
-
-    MANGLE = "mangle"
-    NAT = "nat"
-    FILTER = "filter"
-
-
 class State(enum.Enum):
     """What conntrack knows of a packet's connection."""
 
@@ -117,44 +118,6 @@ class Source:
 
     def __str__(self) -> str:
         return f"{'! ' if self.negated else ''}-s {self.network}"
-
-
-@dataclass(frozen=True, slots=True)
-class InInterface:
-    """The packet came in by this interface (a prefix with a final ``+``)."""
-
-    name: str
-    negated: bool = False
-
-    def __str__(self) -> str:
-        return f"{'! ' if self.negated else ''}-i {self.name}"
-
-
-@dataclass(frozen=True, slots=True)
-class SourceIsLocal:
-    """The node itself sent the packet."""
-
-    def __str__(self) -> str:
-        return "-m addrtype --src-type LOCAL"
-
-
-@dataclass(frozen=True, slots=True)
-class DestinationIsLocal:
-    """The destination is an address of this node."""
-
-    def __str__(self) -> str:
-        return "-m addrtype --dst-type LOCAL"
-
-
-@dataclass(frozen=True, slots=True)
-class GoesOn:
-    """The segment neither ends nor resets its connection.
-
-    One that does may be the first that is tracked of a connection older than the tracking, and INVALID for that.
-    """
-
-    def __str__(self) -> str:
-        return "-m tcp --tcp-flags FIN,RST NONE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,16 +158,6 @@ Match = (
 
 
 @dataclass(frozen=True, slots=True)
-class Jump:
-    """Go through that chain and come back."""
-
-    chain: str
-
-    def __str__(self) -> str:
-        return f"-j {self.chain}"
-
-
-@dataclass(frozen=True, slots=True)
 class Goto:
     """Go through that chain and come back to the caller of this one."""
 
@@ -224,16 +177,6 @@ class Verdict(enum.Enum):
 
     def __str__(self) -> str:
         return f"-j {self.value}"
-
-
-@dataclass(frozen=True, slots=True)
-class Masquerade:
-    """Give the connection the address of the interface it leaves by."""
-
-    random_fully: bool = True
-
-    def __str__(self) -> str:
-        return "-j MASQUERADE --random-fully" if self.random_fully else "-j MASQUERADE"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,27 +23,29 @@ from kproxy.proxy.backends.ipvs.names import IpSet, set_name
 from kproxy.proxy.backends.ipvs.rules import (
     Chains,
     Conntrack,
-    DestinationIsLocal,
-    GoesOn,
     Goto,
     HookRule,
-    InInterface,
     InSet,
-    Jump,
     MapMark,
     Mark,
-    Masquerade,
     Match,
     OfProtocol,
     OrMark,
     Rule,
     Ruleset,
     Source,
-    SourceIsLocal,
     State,
-    Table,
     Verdict,
     XorMark,
+)
+from kproxy.proxy.backends.xtables.rules import (
+    DestinationIsLocal,
+    GoesOn,
+    InInterface,
+    Jump,
+    Masquerade,
+    SourceIsLocal,
+    Table,
 )
 from kproxy.proxy.plan import DetectByCIDR, DetectByInterface, DetectByInterfacePrefix, LocalDetector
 from kproxy.proxy.plan import MasqueradePolicy as Wanted

@@ -12,8 +12,8 @@ import pytest
 from kproxy.model.network import Family, Protocol
 from kproxy.proxy.backends.iptables import names
 from kproxy.proxy.backends.iptables.desired_state import build_ruleset, desired_state
-from kproxy.proxy.backends.iptables.rules import PacketCounter, Table, render
 from kproxy.proxy.backends.iptables.static_rules import Options
+from kproxy.proxy.backends.xtables.rules import PacketCounter, Table, render
 from kproxy.proxy.plan import (
     DetectByInterface,
     DetectByInterfacePrefix,

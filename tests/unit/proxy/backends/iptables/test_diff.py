@@ -5,9 +5,10 @@ import re
 from hypothesis import given, settings
 
 from kproxy.proxy.backends.iptables.desired_state import DesiredState, build_ruleset, desired_state
-from kproxy.proxy.backends.iptables.diff import LEGACY_BLOCK_CHAINS, Block, Rewrite, Update, diff
-from kproxy.proxy.backends.iptables.rules import Table, render
+from kproxy.proxy.backends.iptables.diff import Rewrite, Update, diff
 from kproxy.proxy.backends.iptables.static_rules import Options
+from kproxy.proxy.backends.xtables.blocks import LEGACY_BLOCK_CHAINS, Block
+from kproxy.proxy.backends.xtables.rules import Table, render
 from kproxy.proxy.plan import Exposure, Plan, ServicePlan
 from tests.support.iptables_restore import BUILTIN, Tables
 from tests.support.plans import frontend, plan_of, plans, pool, service

@@ -9,7 +9,8 @@ import pytest
 
 from kproxy.model.network import Entry, Family, Packet, Protocol
 from kproxy.proxy.backends.iptables.evaluate import Fate, SimulatedNode, evaluate
-from kproxy.proxy.backends.iptables.rules import (
+from kproxy.proxy.backends.iptables.rules import Ruleset
+from kproxy.proxy.backends.xtables.rules import (
     Accept,
     Chain,
     Conntrack,
@@ -29,7 +30,6 @@ from kproxy.proxy.backends.iptables.rules import (
     RememberSource,
     Return,
     Rule,
-    Ruleset,
     Source,
     Table,
     Target,

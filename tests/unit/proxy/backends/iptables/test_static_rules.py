@@ -4,8 +4,8 @@ import pytest
 
 from kproxy.model.network import Family
 from kproxy.proxy.backends.iptables import names
-from kproxy.proxy.backends.iptables.rules import hook_specification
 from kproxy.proxy.backends.iptables.static_rules import hook_rules
+from kproxy.proxy.backends.xtables.rules import hook_specification
 from tests.support.recorded_jumps import recorded_jumps
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from kproxy.model.network import Family
 from kproxy.proxy.backends.ipvs import names
-from kproxy.proxy.backends.ipvs.rules import Table
 from kproxy.proxy.backends.ipvs.static_rules import ChainContext, Options, build_ruleset
+from kproxy.proxy.backends.xtables.rules import Table
 from kproxy.proxy.plan import MasqueradePolicy
 
 

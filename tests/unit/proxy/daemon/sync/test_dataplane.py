@@ -8,8 +8,8 @@ from kproxy.proxy.backends import Applied, Dataplane
 from kproxy.proxy.backends.iptables.backend import BACKEND as IPTABLES
 from kproxy.proxy.backends.iptables.kernel import dataplane as iptables_dataplane
 from kproxy.proxy.backends.iptables.kernel.dataplane import IptablesDataplane
-from kproxy.proxy.backends.iptables.rules import PacketCounter
 from kproxy.proxy.backends.iptables.static_rules import Options
+from kproxy.proxy.backends.xtables.rules import PacketCounter
 from kproxy.proxy.daemon.config.configuration import Configuration
 from kproxy.proxy.daemon.sync import dataplane
 from kproxy.proxy.daemon.sync.dataplane import UnusableMode, _TakeoverDataplane, open_dataplanes

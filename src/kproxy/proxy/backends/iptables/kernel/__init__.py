@@ -7,7 +7,7 @@ from kproxy.proxy.backends.iptables.kernel.applier import (
     remove_iptables_rules,
     without_broken_counters,
 )
-from kproxy.proxy.backends.iptables.kernel.tools import Tools, Variant, find_tools
+from kproxy.proxy.backends.xtables.kernel.tools import Tools, Variant, find_tools
 
 __all__ = [
     "IptablesKernel",

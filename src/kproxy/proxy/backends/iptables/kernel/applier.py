@@ -19,12 +19,13 @@ from kproxy.proxy.backends import Applied, RuleCounts
 from kproxy.proxy.backends.iptables import names, static_rules
 from kproxy.proxy.backends.iptables.compile import localhost_node_ports
 from kproxy.proxy.backends.iptables.desired_state import desired_state
-from kproxy.proxy.backends.iptables.diff import LEGACY_BLOCK_CHAINS, Block, Rewrite, diff
+from kproxy.proxy.backends.iptables.diff import Rewrite, diff
 from kproxy.proxy.backends.iptables.kernel import jumps, nfacct
-from kproxy.proxy.backends.iptables.kernel.drift import is_ours
+from kproxy.proxy.backends.iptables.kernel.drift import drift_monitor, is_ours
 from kproxy.proxy.backends.iptables.kernel.removal import remove_chains
-from kproxy.proxy.backends.iptables.rules import Jump, PacketCounter, Table, hook_specification, specification
 from kproxy.proxy.backends.iptables.static_rules import Options
+from kproxy.proxy.backends.xtables.blocks import LEGACY_BLOCK_CHAINS, Block
+from kproxy.proxy.backends.xtables.rules import Jump, PacketCounter, Table, hook_specification, specification
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
     from kproxy.proxy.backends.iptables.desired_state import DesiredState
     from kproxy.proxy.backends.iptables.diff import Transaction
     from kproxy.proxy.backends.iptables.kernel.drift import DriftMonitor
-    from kproxy.proxy.backends.iptables.kernel.tools import Tools
-    from kproxy.proxy.backends.iptables.rules import ChainName
     from kproxy.proxy.backends.iptables.static_rules import HookRules
+    from kproxy.proxy.backends.xtables.kernel.tools import Tools
+    from kproxy.proxy.backends.xtables.rules import ChainName
     from kproxy.proxy.plan import Plan
 
     _Chains = Mapping[Table, frozenset[ChainName]]
@@ -134,7 +135,7 @@ class IptablesKernel:
     def _begin(self) -> _Chains:
         """Which chains there are before all is written."""
         if self._drift_monitor is None:
-            self._drift_monitor = self.tools.drift_monitor()
+            self._drift_monitor = drift_monitor(self.tools)
         self._drift_monitor.reset()
         return self.tools.chains()
 

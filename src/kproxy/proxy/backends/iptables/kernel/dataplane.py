@@ -12,7 +12,7 @@ from kproxy.proxy.backends.iptables.kernel.applier import (
     refresh_options,
     without_broken_counters,
 )
-from kproxy.proxy.backends.iptables.kernel.tools import find_tools
+from kproxy.proxy.backends.xtables.kernel.tools import find_tools
 
 if TYPE_CHECKING:
     from kproxy.model.network import Family

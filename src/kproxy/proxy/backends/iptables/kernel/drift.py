@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Protocol
 from kproxy.linux.nft_monitor import NftChange, NftChangeKind, NftMonitor, format_changes
 from kproxy.model.network import Family
 from kproxy.proxy.backends.iptables import names
-from kproxy.proxy.backends.iptables.rules import Jump, Table
 from kproxy.proxy.backends.iptables.static_rules import hook_rules
+from kproxy.proxy.backends.xtables.kernel.tools import Variant
+from kproxy.proxy.backends.xtables.rules import Jump, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from contextlib import AbstractContextManager
 
-    from kproxy.proxy.backends.iptables.rules import ChainName
+    from kproxy.proxy.backends.xtables.kernel.tools import Tools
+    from kproxy.proxy.backends.xtables.rules import ChainName
 
 _CHAIN_PREFIX = b"KUBE-"
 _TABLES = frozenset(table.value for table in Table)
@@ -150,3 +152,8 @@ class LegacyDriftMonitor:
             if tokens[0] == b"-A" and is_ours(table, tokens[1].decode()):
                 rules, check = rules + 1, zlib.crc32(line, check)
         return _Checksum(rules, check)
+
+
+def drift_monitor(tools: Tools) -> DriftMonitor:
+    """The monitor for the variant of the tools."""
+    return NftDriftMonitor(tools.family) if tools.variant is Variant.NFT else LegacyDriftMonitor(tools.saved)

@@ -10,12 +10,12 @@ import shlex
 from typing import TYPE_CHECKING
 
 from kproxy.linux.host import HostError, Reason
-from kproxy.proxy.backends.iptables.rules import hook_specification
+from kproxy.proxy.backends.xtables.rules import hook_specification
 
 if TYPE_CHECKING:
-    from kproxy.proxy.backends.iptables.kernel.tools import Tools
-    from kproxy.proxy.backends.iptables.rules import Rule, Table
     from kproxy.proxy.backends.iptables.static_rules import HookRules
+    from kproxy.proxy.backends.xtables.kernel.tools import Tools
+    from kproxy.proxy.backends.xtables.rules import Rule, Table
 
 
 def missing_jumps(tools: Tools, wanted: HookRules) -> list[Rule]:

@@ -16,27 +16,9 @@ from kproxy.proxy.backends import failures_of
 from kproxy.proxy.backends.iptables import names
 from kproxy.proxy.backends.iptables.kernel import Tools, Variant, find_tools, nfacct
 from kproxy.proxy.backends.iptables.kernel.removal import remove_chains
-from kproxy.proxy.backends.iptables.kernel.tools import command_of, list_chains_by_netlink
-from kproxy.proxy.backends.iptables.rules import Table
-
-IPVS_CHAINS = frozenset(
-    {
-        "KUBE-NODE-PORT",
-        "KUBE-LOAD-BALANCER",
-        "KUBE-SOURCE-RANGES-FIREWALL",
-        "KUBE-IPVS-FILTER",
-        "KUBE-IPVS-OUT-FILTER",
-        "KUBE-TRAFFIC-POLICY",
-        "KUBE-LOCAL-SHORTCUT",
-    }
-)
-"""Chains that only ipvs mode makes, in any table."""
-
-_SHARED_WITH_IPVS = {
-    Table.NAT: (names.SERVICES, names.POSTROUTING, names.MARK_MASQUERADE),
-    Table.FILTER: (names.PROXY_FIREWALL, names.FORWARD),
-}
-"""Chains that iptables mode and ipvs mode both make."""
+from kproxy.proxy.backends.xtables.kernel.tools import command_of, list_chains_by_netlink
+from kproxy.proxy.backends.xtables.names import IPVS_CHAINS, SHARED_CHAINS
+from kproxy.proxy.backends.xtables.rules import Table
 
 Problems = tuple[HostError, ...]
 """What could not be removed; each says why, and what to do."""
@@ -76,7 +58,7 @@ def _is_ours(table: Table, name: str) -> bool:
 
 
 def _is_of_ipvs(table: Table, name: str) -> bool:
-    return name in IPVS_CHAINS or name in _SHARED_WITH_IPVS.get(table, ())
+    return name in IPVS_CHAINS or name in SHARED_CHAINS.get(table, ())
 
 
 def _remove_variant(family: Family, variant: Variant) -> Problems:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from kproxy.linux import host
 from kproxy.linux.host import HostError
 from kproxy.linux.netlink import NetlinkFlag, attribute, attributes, netfilter_header
-from kproxy.proxy.backends.iptables.diff import Block
-from kproxy.proxy.backends.iptables.rules import Accept, Counted, PacketCounter, Rule, Table, specification
+from kproxy.proxy.backends.xtables.blocks import Block
+from kproxy.proxy.backends.xtables.rules import Accept, Counted, PacketCounter, Rule, Table, specification
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kproxy.proxy.backends.iptables.kernel.tools import Tools
+    from kproxy.proxy.backends.xtables.kernel.tools import Tools
 
 _NEW, _GET, _DELETE = (7 << 8 | message for message in (0, 1, 3))
 _NAME, _PACKETS = 1, 2

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING
 
 from kproxy.linux.host import HostError, Reason
 from kproxy.proxy.backends.iptables import names
-from kproxy.proxy.backends.iptables.diff import Block, delete_chains_blocks
+from kproxy.proxy.backends.iptables.diff import delete_chains_blocks
 from kproxy.proxy.backends.iptables.kernel.jumps import list_chain_rules
-from kproxy.proxy.backends.iptables.rules import Hook
+from kproxy.proxy.backends.xtables.blocks import Block
+from kproxy.proxy.backends.xtables.rules import Hook
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from collections.abc import Set as AbstractSet
 
-    from kproxy.proxy.backends.iptables.kernel.tools import Tools
-    from kproxy.proxy.backends.iptables.rules import ChainName, Table
+    from kproxy.proxy.backends.xtables.kernel.tools import Tools
+    from kproxy.proxy.backends.xtables.rules import ChainName, Table
 
 _BUILTIN = frozenset(hook.value for hook in Hook)
 _TARGET = re.compile(r" -[jg] (\S+)$")

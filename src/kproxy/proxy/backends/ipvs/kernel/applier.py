@@ -43,11 +43,12 @@ from kproxy.proxy.backends.ipvs.diff import (
     transaction,
 )
 from kproxy.proxy.backends.ipvs.kernel import device, ipsets, machine
+from kproxy.proxy.backends.ipvs.kernel.chains import IptablesChains
 from kproxy.proxy.backends.ipvs.kernel.ipvs_socket import Ipvs
-from kproxy.proxy.backends.ipvs.kernel.tools import find_tools
 from kproxy.proxy.backends.ipvs.names import DEVICE, IpSet, set_name
 from kproxy.proxy.backends.ipvs.rules import AddressKey, Key, MarkKey, Member
 from kproxy.proxy.backends.ipvs.static_rules import Options, mark_masks
+from kproxy.proxy.backends.xtables.kernel.tools import find_tools
 from kproxy.proxy.daemon.config.configuration import Configuration
 from kproxy.proxy.plan import Plan
 
@@ -95,13 +96,12 @@ class IpvsKernel:
     def __init__(self, family: Family, configuration: IpvsSettings) -> None:
         """Check what the kernel can do and set it up; `HostError` when it cannot serve."""
         self._family, self._configuration = family, configuration
-        self._tools = find_tools(family)
+        tools = find_tools(family)
+        self._chains = IptablesChains(tools)
         check_kernel(family, configuration.scheduler)
         self._ipvs = Ipvs()
         self._sticky_scheduler = machine.sticky_scheduler(self._ipvs, family)
-        self._options = machine.machine_options(
-            configuration.masquerade_bit, random_fully=self._tools.random_fully
-        )
+        self._options = machine.machine_options(configuration.masquerade_bit, random_fully=tools.random_fully)
         times = configuration.tcp_timeout, configuration.tcp_fin_timeout, configuration.udp_timeout
         if any(times):
             self._ipvs.configure(*times)
@@ -159,7 +159,7 @@ class IpvsKernel:
         return (
             *(
                 f"hook {h.chain}: {h.rule}"
-                for h in self._tools.missing_hooks(self._last_applied.ruleset.hooks)
+                for h in self._chains.missing_hooks(self._last_applied.ruleset.hooks)
             ),
             *(f"ipset {name}" for s in IpSet if (name := set_name(s, self._family)) not in names),
             *(f"address {a} of {DEVICE}" for a in self._actual.addresses ^ bound),
@@ -223,7 +223,7 @@ class IpvsKernel:
                 self._actual.members.difference_update(step.removed)
                 self._actual.members.update(step.added)
             case ReplaceChains(ruleset):
-                self._tools.write(ruleset)
+                self._chains.write(ruleset)
             case ChangeAddresses(addresses, bind=True):
                 device.add_addresses(addresses)
                 self._actual.addresses.update(addresses)
@@ -341,7 +341,7 @@ def remove_ipvs_objects(family: Family, masquerade_bit: int = 14) -> None:
             ipvs.send(tuple(RemoveServer(key) for key in ours), family)
         if not any(list_addresses(other, DEVICE).device for other in Family):
             device.delete_device()
-    find_tools(family).remove()
+    IptablesChains(find_tools(family)).remove()
     ipsets.destroy_sets(family)
 
 

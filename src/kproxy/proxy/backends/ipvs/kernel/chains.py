@@ -5,20 +5,15 @@ All failures are `kproxy.linux.host.HostError`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kproxy.linux import host
 from kproxy.linux.host import HostError, Reason
-from kproxy.model.network import Family
 from kproxy.proxy.backends.ipvs import names
-from kproxy.proxy.backends.ipvs.rules import HookRule, Ruleset, Table
-
-_COMMANDS = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
-_LOCK_SECONDS = "5"
-_RANDOM_FULLY_SINCE = (1, 6, 2)
-_VERSION = re.compile(r"v(\d+)\.(\d+)\.(\d+)")
+from kproxy.proxy.backends.ipvs.rules import HookRule, Ruleset
+from kproxy.proxy.backends.xtables.blocks import Block
+from kproxy.proxy.backends.xtables.kernel.tools import Tools
+from kproxy.proxy.backends.xtables.rules import Table
 
 OWN_CHAINS: Mapping[Table, tuple[str, ...]] = {
     Table.MANGLE: (
@@ -49,19 +44,18 @@ _FIREWALL_JUMP = f'"kube-proxy firewall rules" -j {names.PROXY_FIREWALL}'
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
-    """The installed iptables of one family."""
+class IptablesChains:
+    """The chains of ipvs mode, by the tools of one family."""
 
-    family: Family
-    random_fully: bool
+    tools: Tools
 
     def write(self, ruleset: Ruleset) -> None:
         """Write all chains, then see to the jumps."""
-        self._restore(_text(ruleset))
+        self.tools.restore(_blocks(ruleset))
         missing = {(hook.table, hook.chain) for hook in self.missing_hooks(ruleset.hooks)}
         if missing:
             hooks = [hook for hook in ruleset.hooks if (hook.table, hook.chain) in missing]
-            self._restore(self._hook_lines(hooks))
+            self.tools.restore(self._hook_blocks(hooks))
 
     def missing_hooks(self, hooks: Sequence[HookRule]) -> list[HookRule]:
         """The jumps that are not there; one run of the tool for each builtin chain."""
@@ -71,7 +65,9 @@ class Tools:
 
     def remove(self) -> None:
         """Remove the chains that only this mode has, and every rule that refers to them or to its sets."""
-        self._restore("".join(_block(table, lines) for table in Table if (lines := self._removal(table))))
+        blocks = [Block(table, lines) for table in Table if (lines := self._removal(table))]
+        if blocks:
+            self.tools.restore(blocks)
 
     def _removal(self, table: Table) -> list[str]:
         there = [chain for chain in OWN_CHAINS[table] if self._rules(table, chain)]
@@ -84,15 +80,14 @@ class Tools:
 
     def _rules(self, table: Table, chain: str) -> list[str]:
         """The chain as ``iptables -S`` lists it, its declaration first; empty where there is none."""
-        list_chain = ("-w", _LOCK_SECONDS, "-t", table.value, "-S", chain)
         try:
-            return host.run_tool((_COMMANDS[self.family], *list_chain)).splitlines()
+            return self.tools.list_rules(table, chain)
         except HostError as error:
             if error.reason in {Reason.MISSING, Reason.OTHER}:
                 return []
             raise
 
-    def _hook_lines(self, hooks: list[HookRule]) -> str:
+    def _hook_blocks(self, hooks: list[HookRule]) -> list[Block]:
         """When one is missing, all of a chain go to its top again, for their order matters."""
         lines: dict[Table, list[str]] = {}
         places: dict[tuple[Table, str], int] = {}
@@ -103,27 +98,12 @@ class Tools:
         for hook in hooks:
             place = places[hook.table, hook.chain] = places.get((hook.table, hook.chain), 0) + 1
             lines.setdefault(hook.table, []).append(f"-I {hook.chain} {place} {hook.rule}")
-        return "".join(_block(table, found) for table, found in lines.items())
-
-    def _restore(self, text: str) -> None:
-        if text:
-            argv = (f"{_COMMANDS[self.family]}-restore", "--noflush", "-w", _LOCK_SECONDS)
-            host.run_tool(argv, [text.encode()])
+        return [Block(table, found) for table, found in lines.items()]
 
 
-def find_tools(family: Family) -> Tools:
-    """The tools the system's ``iptables`` stands for; `HostError` UNSUPPORTED without."""
-    command = _COMMANDS[family]
-    printed = host.run_tool((command, "--version"))
-    version = _VERSION.search(printed)
-    if version is None:
-        raise HostError(f"{command} --version", f"unknown answer {printed.strip()!r}", Reason.UNSUPPORTED)
-    return Tools(family, tuple(map(int, version.groups())) >= _RANDOM_FULLY_SINCE)
-
-
-def _text(ruleset: Ruleset) -> str:
-    return "".join(
-        _block(
+def _blocks(ruleset: Ruleset) -> list[Block]:
+    return [
+        Block(
             table,
             [
                 *(f":{chain} - [0:0]" for chain in found),
@@ -131,11 +111,7 @@ def _text(ruleset: Ruleset) -> str:
             ],
         )
         for table, found in ruleset.chains.items()
-    )
-
-
-def _block(table: Table, lines: list[str]) -> str:
-    return "\n".join((f"*{table.value}", *lines, "COMMIT\n"))
+    ]
 
 
 def _refers_to_ours(rule: str, table: Table) -> bool:

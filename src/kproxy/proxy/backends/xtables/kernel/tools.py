@@ -17,16 +17,14 @@ from kproxy.linux import host
 from kproxy.linux.host import HostError, Reason
 from kproxy.linux.netlink import attributes, netfilter_header
 from kproxy.model.network import Family
-from kproxy.proxy.backends.iptables.diff import LEGACY_BLOCK_CHAINS, NFT_BLOCK_CHAINS
-from kproxy.proxy.backends.iptables.kernel.drift import LegacyDriftMonitor, NftDriftMonitor
-from kproxy.proxy.backends.iptables.rules import Table, specification
+from kproxy.proxy.backends.xtables.blocks import LEGACY_BLOCK_CHAINS, NFT_BLOCK_CHAINS
+from kproxy.proxy.backends.xtables.rules import Table, specification
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from kproxy.proxy.backends.iptables.diff import Block
-    from kproxy.proxy.backends.iptables.kernel.drift import DriftMonitor
-    from kproxy.proxy.backends.iptables.rules import ChainName, Rule
+    from kproxy.proxy.backends.xtables.blocks import Block
+    from kproxy.proxy.backends.xtables.rules import ChainName, Rule
 
 LOCK_SECONDS = 5
 """How long a tool waits for the xtables lock (behaviour ``life.iptables-lock``)."""
@@ -100,10 +98,6 @@ class Tools:
     def chains(self) -> dict[Table, frozenset[ChainName]]:
         """Names of all chains in the tables we use, builtin ones included where they exist."""
         return _nft_chains(self.family) if self.variant is Variant.NFT else self._chains_of_legacy()
-
-    def drift_monitor(self) -> DriftMonitor:
-        """Who finds out what others change."""
-        return NftDriftMonitor(self.family) if self.variant is Variant.NFT else LegacyDriftMonitor(self.saved)
 
     def _succeeds(self, table: Table, *arguments: str) -> bool:
         argv = (self.command, "-w", str(LOCK_SECONDS), "-t", table.value, *arguments)
