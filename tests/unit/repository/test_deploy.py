@@ -9,6 +9,7 @@ import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml
 
+from kproxy.proxy.backends import BACKENDS
 from kproxy.proxy.daemon.config.load import load_configuration
 from tests.support.deploy import DEPLOY, OVERLAYS, Document, Objects, base, documents, merged, rendered
 
@@ -44,10 +45,7 @@ def test_an_overlay_is_named_for_its_mode_and_its_configuration_is_valid(overlay
 
 
 def test_each_backend_has_an_overlay() -> None:
-    backends = {
-        path.name for path in (DEPLOY.parent / "src/kproxy/proxy/backends").iterdir() if path.is_dir()
-    }
-    assert {path.name for path in OVERLAYS} == backends - {"__pycache__"}
+    assert {path.name for path in OVERLAYS} == set(BACKENDS)
 
 
 def test_the_daemon_may_administer_the_network_and_nothing_else() -> None:

@@ -1,14 +1,31 @@
-"""From what the kernel holds to what it should: steps in an order that leaves no bad moment.
+"""Transactions of ipvs mode: from what the kernel holds to what it should, as steps in an order that leaves no bad moment.
 
-A packet must never be served without what belongs to it (masquerading, source ranges, silence, a shortcut), nor
-be refused between two states in which it is served.  Hence::
+Theory of operation
+-------------------
+No two of the four things that ipvs mode writes can be changed together: virtual servers (netlink), members of ipsets, iptables
+chains, and addresses of the device.  Every step is visible to packets.  Members are of two kinds.  *Guards* restrict what is
+served: source ranges, masquerading, silence where a policy wants a local endpoint, shortcuts of the node.  *Admissions*
+let packets in: the set of what is served, and the sets that exempt from masquerading.
 
-    virtual servers of shortcuts | members that guard, and those that let in what is served already | chains |
-    addresses that go | members that let in, removed | virtual servers | members that let in, and the end of
-    guards | addresses that come | idle shortcuts
+Two rules decide the order.  A packet is never served without its guards; so guards come before what they guard, and go after it.
+A packet is never refused between two states in which it is served; so what serves comes before what leads to it, and goes after::
 
-The chains come after the members they ask for: where another proxy's chains stood, what it served is never refused.
-One netlink message a changed virtual server, destination or member.  Pure.
+    1. virtual servers of shortcuts        they are reached by a mark that no member sets yet
+    2. members: guards added, admissions to what is served already, exemptions that end
+    3. chains                              they refer to members, which are complete by now
+    4. addresses that go                   packets to them are routed as if there were no proxy from here on
+    5. members: admissions that end
+    6. virtual servers and destinations
+    7. members: guards that end, admissions to what has just become served, exemptions that begin
+    8. addresses that come                 all behind them stands
+    9. idle shortcuts                      no member leads to them any more
+
+The chains stand after the members they refer to: where another proxy's chains stood, what it served is never refused.
+Addresses are last on the way in and first on the way out because without the address a packet is routed as if there were no
+proxy.  A destination with connections is not removed but gets weight 0 and drains (``Transaction.draining``).
+
+One netlink message for each changed virtual server, destination or member, whatever the size of the cluster.  Pure.
+`tests/unit/proxy/backends/ipvs/test_diff.py` holds each pair of the order.
 """
 
 from __future__ import annotations

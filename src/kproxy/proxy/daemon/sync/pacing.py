@@ -1,4 +1,17 @@
-"""When to sync next, as a value: changes at once but not too often, failures again soon, a look now and then.
+"""Scheduler of one family's syncs, as a value: what is due next, and when.
+
+Theory of operation
+-------------------
+Work has four causes: a change of the cluster, a failed sync, a period that has passed, and drift.  `SyncScheduler` holds when each
+last happened; each ``record_*`` method returns the state after an event, and `SyncScheduler.due` returns the earliest action.
+
+* A change is synced once changes have rested for ``settle_time``, at the latest ``max_settle_time`` after the first: one event at
+  the API server often arrives as several changes from several watches.
+* No sync begins earlier than ``min_sync_period`` after the last one that wrote or failed.
+* A failed sync is repeated after ``first_retry``, then after twice as long each time; the wait is at most ``sync_period``.
+* The kernel is checked every ``drift_check_period`` where a check is cheap, else every ``sync_period``.
+* Drift is repaired at once.  If the repair does not last, the next one waits, twice as long each time: two proxies that undo
+  each other's rules would otherwise do nothing else.
 
 Used by `kproxy.proxy.daemon.sync.family_sync`, which owns the clock.  Pure: every time is an argument, in seconds on any
 monotonic clock.  Clauses ``watch.changes-together.last-counts``, ``change.in-effect-soon``,

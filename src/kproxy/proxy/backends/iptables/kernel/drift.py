@@ -1,7 +1,18 @@
-"""What others changed in our chains.
+"""Drift monitors of iptables mode: whether another program changed our chains since we wrote them.
 
-iptables-nft: nf_tables tells it as it happens.  iptables-legacy: the kernel tells nobody, so the rules are counted and summed up
-now and then, by what the tool that lists them prints.  Which rules are wrong does not matter: all are written again.
+Theory of operation
+-------------------
+Only *that* something changed is found out, not what: every repair writes everything.  The two variants of iptables need two ways.
+
+* iptables-nft: the kernel multicasts each change of nf_tables with the netlink port, mostly the process ID, that made it.  Changes of the process that we run
+  are ignored (`DriftMonitor.ignore_process`), all others in chains of ours are drift.  A look costs one system call.
+  Before everything is written the queue is discarded, and while it is written all monitors are paused: tens of thousands
+  of own changes would overflow the queue.
+* iptables-legacy: the kernel reports nothing.  The rules in our chains are counted and summed up from what the listing tool prints,
+  in thorough looks only, and at most for a hundredth of the time.  The first sum after a write is taken as what was written,
+  provided that the count is what it should be.
+
+Jumps from builtin chains and the canary chains are looked for by the applier, in thorough looks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,17 @@
-"""A netlink socket that gives the kernel whole transactions, and asks about our table alone.
+"""Netlink socket for nf_tables: whole transactions to the kernel, and queries about our table alone.
+
+Theory of operation
+-------------------
+nf_tables takes a transaction as one datagram: a BATCH_BEGIN message, any number of messages that create, change or delete
+objects, and a BATCH_END.  The kernel prepares all of them for the next generation of its state; only if none fails does it
+switch to that generation, at one moment.  So there is no order of writes to get right for packets, only one for references: an
+object must be created earlier in the batch than what refers to it, and deleted later.
+
+Messages are numbered by their place.  The kernel answers with an error for each message it refuses, whose sequence number tells
+which; the first is returned and the caller translates it back to a command.  An accepted batch is acknowledged once.  A batch of
+many megabytes is still one datagram, so the send buffer of the socket is made large enough before it is sent.
+
+The port of the socket identifies our own changes to `kproxy.linux.nft_monitor`, which reports only those of others.
 
 All failures are `kproxy.linux.host.HostError`.
 """

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kproxy.proxy.backends.xtables.rules import ChainName, Rule
 
 LOCK_SECONDS = 5
-"""How long a tool waits for the xtables lock (behaviour ``life.iptables-lock``)."""
+"""How long a tool waits for the xtables lock (``life.iptables-lock``)."""
 
 RESTORE_TIMEOUT = 300.0
 """Seconds one restore may take."""
