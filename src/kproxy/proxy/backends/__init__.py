@@ -104,7 +104,7 @@ class ProxyBackend(Protocol):
     """Node ports can be had on loopback addresses (``node-port.localhost.default.either``)."""
 
     primary_node_ports: bool
-    """Node ports are by default accepted at the node\'s primary addresses alone.
+    """Node ports are by default accepted at the node's primary addresses alone.
 
     Clause ``node-port.addresses.default-not-primary.either``.
     """
