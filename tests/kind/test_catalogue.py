@@ -203,7 +203,7 @@ def test_a_cluster_in_use_is_left_alone(cluster: Cluster, mode: str, tmp_path: P
     finally:
         cluster.kubectl("delete", "pod", "shop", "--grace-period=0", "--force")
     assert judged.status == 2
-    assert "somebody's pods run in default" in judged.said
+    assert "foreign pods run in default" in judged.said
     assert "give --allow-production" in judged.said
 
 

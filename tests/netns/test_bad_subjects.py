@@ -145,7 +145,7 @@ BAD = {
     "finds-the-machine": Bad(
         does=f"umount -l /proc; nsenter --net=/proc/1/ns/net nft add table ip {OUTSIDE};"
         f" mount -t proc proc /proc; exec {KPROXY}",
-        reported="this machine was changed while the run went on, by the subject or by somebody else; no case depends on it: "
+        reported="this machine was changed while the run went on, by the subject or by another process; no case depends on it: "
         f"nftables: + table ip {OUTSIDE}\n",
         prefix=INSIDE,
     ),

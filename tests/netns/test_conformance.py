@@ -138,7 +138,9 @@ def test_a_failure_is_status_1_with_evidence_of_both_nodes(tmp_path: Path) -> No
     }
     assert "KUBE-SERVICES" in (folder / "a.iptables.txt").read_text(encoding="utf-8")
     again = folder / "again"
-    assert "pod a2 -> web cluster ip\nseen: delivered to" in (again / "asked.txt").read_text(encoding="utf-8")
+    assert "pod a2 -> web cluster ip\nseen: delivered to" in (again / "reprobe.txt").read_text(
+        encoding="utf-8"
+    )
     assert marked_by_the_rule_that_is_wrong(again / "a.counted.txt") == 8
     for before in again.glob("*.before.txt"):
         after = before.with_name(before.name.replace(".before.", ".after."))
@@ -165,6 +167,6 @@ def test_worlds_that_nobody_wrote_are_judged_on_the_kernel(against: tuple[str, .
     done = judge("--worlds", "6", "--seed", "5", *against, where=tmp_path, command="fuzz")
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(
-        r"\d+ packets, \d+ met different fates, 0 of them unlawful" if against else r": \d+ passed",
+        r"\d+ packets, \d+ with different outcomes, 0 of them unlawful" if against else r": \d+ passed",
         done.stdout,
     )

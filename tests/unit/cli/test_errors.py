@@ -35,7 +35,7 @@ COMMAND = b'command = ["sleep", "9"]\n'
         (
             GOOD + b'command = "sleep 9"',
             "run --proxy x.toml",
-            '`$.command`; a command is a list of words, as ["my-proxy"',
+            '`$.command`; a command is a list of arguments, as ["my-proxy"',
         ),
         (
             GOOD,

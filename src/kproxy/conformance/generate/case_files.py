@@ -1,6 +1,6 @@
-"""A case in a file, as `kproxy.conformance.generate.case_source` writes it: read, never run.
+"""Loader of case files, as `kproxy.conformance.generate.case_source` writes them: parsed, never executed.
 
-Such files come with reports from strangers.  So only what makes a case is understood: the names of
+Such files come with reports from strangers. So only what makes a case is accepted: the names of
 `kproxy.conformance.case`, of its enumerations and profiles, and literals; anything else is refused.
 """
 
@@ -58,7 +58,7 @@ _OLD_NAMES: Mapping[str, str] = MappingProxyType(
         "backend_of": "backend_target",
     }
 )
-"""What the names of a case were called before; files of then are still read."""
+"""Former names of a case's classes, in files of earlier versions."""
 
 _OLD_PARTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
@@ -93,15 +93,15 @@ _OLD_PARTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "delivered_to": {"of": "service"},
     }
 )
-"""The same for keyword arguments and members, by the name that has them."""
+"""Former names of keyword arguments and members, by the name that has them."""
 
 
 class InvalidCaseFile(Exception):
-    """A file that is no case; says where and why."""
+    """File that is no case; the message has the line and the reason."""
 
 
 def load_case_file(path: str) -> Case:
-    """The case that a file assigns to ``WORLD``.  Raises `InvalidCaseFile`."""
+    """Case that a file assigns to ``WORLD``. Raises `InvalidCaseFile`."""
     try:
         return parse_case_file(Path(path).read_text(encoding="utf-8"), path)
     except (OSError, UnicodeDecodeError) as error:
@@ -109,7 +109,7 @@ def load_case_file(path: str) -> Case:
 
 
 def parse_case_file(text: str, path: str) -> Case:
-    """The case of a module's text.  Raises `InvalidCaseFile`."""
+    """Case of a module's text. Raises `InvalidCaseFile`."""
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
@@ -138,7 +138,7 @@ def _case(value: ast.expr, path: str) -> Case:
 
 
 def _check_binding(instance: Instance, path: str) -> None:
-    """Give every name an address, as a run would.  Raises `InvalidCaseFile` where one stands for nothing."""
+    """Bind the case, as a run would. Raises `InvalidCaseFile` where a name has no referent."""
     world, flows = World(instance), set[str]()
     for number, step in enumerate(instance.case.steps, 1):
         try:
@@ -154,7 +154,7 @@ def _check_binding(instance: Instance, path: str) -> None:
 
 
 def _problem(world: World, flows: set[str], step: Step) -> str:
-    """What the order of steps makes impossible; ``flows`` are those that were opened before."""
+    """Text of an impossible order of steps; ``flows``: those opened before."""
     if isinstance(step, Open):
         flows.add(step.flow)
     if (flow := getattr(step, "flow", None)) is not None and flow not in flows:

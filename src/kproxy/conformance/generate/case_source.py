@@ -1,4 +1,4 @@
-"""A case as the Python module that makes it: what can be committed, once it is understood.  Pure."""
+"""Python module of a case, which can be committed once the case is understood. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PROFILES = {id(value): name for name, value in vars(profiles).items() if isinst
 
 
 def case_source(case: Case, origin: str) -> str:
-    """The module; ``origin``: where the case comes from, a sentence."""
+    """Text of the module; ``origin``: a sentence on where the case comes from."""
     return _HEAD.format(origin=origin, case=_code(case))
 
 
@@ -60,7 +60,7 @@ def _profile_name(profile: Profile) -> str:
 
 
 def _constructor(value: Any) -> str:  # noqa: ANN401 (a dataclass of any kind)
-    """The call that makes a dataclass, without what is as usual."""
+    """Constructor call of a dataclass, without fields that have their defaults."""
     shown = []
     for field in fields(value):
         own = getattr(value, field.name)
@@ -72,7 +72,7 @@ def _constructor(value: Any) -> str:  # noqa: ANN401 (a dataclass of any kind)
 
 
 def _lawful(lawful: Lawful) -> str:
-    """As an author writes it: ``delivered_to("a1") | DROPPED``."""
+    """Expression of lawful outcomes as an author writes it: ``delivered_to("a1") | DROPPED``."""
     parts = [one.name for one in sorted((o for o in lawful if isinstance(o, Failure)), key=str)]
     reached = [one for one in lawful if isinstance(one, ReachedBackend)]
     parts += sorted(_among_many(one) for one in reached if one.many)

@@ -1,6 +1,6 @@
-"""``kproxy conformance fuzz``: generated worlds for a subject, or for two of which only differences are told.
+"""``kproxy conformance fuzz``: generated worlds for one subject, or differences between two.
 
-`kproxy.cli` parses words for it.  A run is repeated by its seed; a failing world becomes a small file.
+`kproxy.cli` parses its options. A run is reproduced by its seed; a failing world is shrunk to a small file.
 """
 
 from __future__ import annotations
@@ -28,15 +28,18 @@ from kproxy.conformance.subjects.subject import InvalidSubject, Subject, check_m
 from kproxy.console import Console
 
 SIMULATOR_LAB_CASES = 25
-"""Worlds in one lab of the simulator: rules in memory are walked one by one, more would be slower."""
+"""Number of worlds in one lab of the simulator, which walks the rules in memory one by one: more would be slower."""
 MOST_SHRUNK = 3
 SHRINKING_SECONDS = 45.0
-"""After so many no world of a run is made smaller any more: on a kernel each round of cuts costs labs."""
+"""Seconds of a run after which no further world is shrunk: on a real kernel each round of cuts costs labs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FuzzOptions:
-    """What to generate, for whom.  ``only``: numbers of worlds, all if empty; ``other_run``: the other subject."""
+    """Worlds to generate, and subjects.
+
+    ``only``: numbers of worlds, all if empty; ``other_run``: the other subject.
+    """
 
     run: RunOptions
     worlds: int
@@ -49,7 +52,7 @@ class FuzzOptions:
 
 
 def run_fuzz(options: FuzzOptions) -> int:
-    """Run, report, make what fails small; 0 all lawful, 1 something was not, 2 it could not be run."""
+    """Run, report, shrink failures; 0 all lawful, 1 something was not, 2 it could not be run."""
     console = Console(width=None if sys.stdout.isatty() else 140)
     cases = list(islice(generate_worlds(options.seed, options.worlds), options.worlds))
     if options.only:
@@ -73,7 +76,7 @@ def run_fuzz(options: FuzzOptions) -> int:
 
 
 def _run_in_other_kernel(options: FuzzOptions, cases: Sequence[Case]) -> int | None:
-    """The exit status of the same command in another kernel; None when it is to run here."""
+    """Exit status of the same command in another kernel; None when it is to run here."""
     run = options.run
     if run.testbed == "simulator" or run.kernel == "host":
         return None
@@ -143,7 +146,7 @@ async def _judge(options: FuzzOptions, cases: Sequence[Case], console: Console) 
 
 
 async def _shrink(options: RunOptions, entry: CaseResult, deadline: float) -> Case:
-    """The smallest case that was found in time and fails still."""
+    """Smallest case found before the deadline that still fails."""
 
     async def fails(cases: Sequence[Case]) -> list[bool]:
         named = [replace(case, id=f"fuzz.cut-{number}") for number, case in enumerate(cases)]
@@ -164,7 +167,7 @@ def _print_failure(entry: CaseResult, console: Console) -> None:
 
 
 def _write_case(options: FuzzOptions, small: Case, case: Case) -> Path:
-    """Write the small case as a module."""
+    """Write the shrunk case as a module."""
     options.directory.mkdir(parents=True, exist_ok=True)
     path = options.directory / f"{case.id.replace('.', '_').replace('-', '_')}.py"
     run = options.run
@@ -192,7 +195,7 @@ async def _compare(options: FuzzOptions, other: RunOptions, cases: Sequence[Case
     compared = len(first.outcomes.keys() & second.outcomes.keys())
     wrong = sum(any(one.unlawful) for one in found)
     console.print(
-        f"{compared} packets, {len(found)} met different fates, {wrong} of them unlawful ones",
+        f"{compared} packets, {len(found)} with different outcomes, {wrong} of them unlawful ones",
         highlight=False,
     )
     if any(entry.result is Result.BROKEN for entry in results):

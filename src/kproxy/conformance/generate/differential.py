@@ -1,6 +1,6 @@
-"""Two subjects on the same worlds: what each of them did with every packet, and where that differs.
+"""Differential run: two subjects on the same worlds, and the packets that they treat differently.
 
-What both do, lawful or not, is not shown; what differs is shown with whether it is lawful.
+Packets that both treat alike, lawful or not, are not shown; differences are shown with whether they are lawful.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from kproxy.conformance.testbed import Observation, Testbed
 from kproxy.spec.outcome import Delivered
 
 Answers = dict[tuple[str, int], frozenset[str]]
-"""What was seen at a step (instance's name, number of the step), in words that chance does not change."""
+"""Observations at a step (instance's name, number of the step), as texts that do not depend on chance."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubjectDifference:
-    """A packet that met different fates; ``unlawful``: who of the two did what is not lawful."""
+    """Packet with different outcomes; ``unlawful``: for each subject, whether its outcome was unlawful."""
 
     case: str
     step: int
@@ -34,14 +34,14 @@ class SubjectDifference:
 
 @dataclass(slots=True)
 class ProbeLog:
-    """What a subject did."""
+    """Observations of one subject."""
 
     outcomes: Answers = field(default_factory=dict)
     unlawful: set[tuple[str, int]] = field(default_factory=set)
 
 
 def recording_testbed(open_testbed: OpenTestbed, record: ProbeLog) -> OpenTestbed:
-    """The same testbeds, with every answer to a probe written down."""
+    """The same testbeds, with every observation of a probe recorded."""
 
     @asynccontextmanager
     async def opened(profile: Profile, instances: Sequence[Instance]) -> AsyncIterator[Testbed]:
@@ -52,7 +52,7 @@ def recording_testbed(open_testbed: OpenTestbed, record: ProbeLog) -> OpenTestbe
 
 
 class _RecordingTestbed:
-    """A testbed that does what another does, and writes down what it answers."""
+    """Testbed that delegates to another and records the observations."""
 
     def __init__(self, testbed: Testbed, record: ProbeLog) -> None:
         self._record = record
@@ -89,7 +89,7 @@ def _note(record: ProbeLog, instance: Instance, step: Probe, seen: Sequence[Obse
 
 
 def _outcome_kinds(seen: Observation) -> str:
-    """The kind of outcome: which endpoint it was is chance."""
+    """Kind of outcome, without the endpoint, which is chosen by chance."""
     kinds = {
         f"delivered, source {o.source.value}" if isinstance(o, Delivered) else o.value for o in seen.outcomes
     }
@@ -99,7 +99,7 @@ def _outcome_kinds(seen: Observation) -> str:
 def differing_probes(
     instances: Mapping[str, Instance], one: ProbeLog, other: ProbeLog
 ) -> Iterator[SubjectDifference]:
-    """Where two subjects answered differently."""
+    """Probes with different observations for two subjects."""
     for key in sorted(one.outcomes.keys() & other.outcomes.keys()):
         if one.outcomes[key] != other.outcomes[key]:
             id, number = key

@@ -1,7 +1,7 @@
-"""A world from choices: Services, changes, and who asks for what.  Pure: the same choices, the same world.
+"""Generator of worlds from choices: Services, changes, and probes. Pure: the same choices, the same world.
 
-Whoever calls brings the choices: a seeded random number generator, or Hypothesis in tests.  The first option
-is always the plainest.  Only what an API server would store is made.
+The caller supplies the choices: a seeded random number generator, or Hypothesis in tests. The first option is always
+the plainest. Only objects that an API server would store are made.
 """
 
 from __future__ import annotations
@@ -53,30 +53,30 @@ PROFILES: tuple[Profile, ...] = (
     profiles.PRIMARY_WITHOUT_EXTERNAL_IPS,
     profiles.LOCALHOST_OFF,
 )
-"""Half of the worlds have the default configuration."""
+"""Profiles to choose from: half of the worlds have the default configuration."""
 
 BACKEND_PLACEMENTS: tuple[tuple[str, ...], ...] = (*(("a1", "a2", "b1", "b2"),) * 3, ("a1", "a", "b1", "b"))
-"""Where a Service may have endpoints: pods, and nodes on few Services."""
+"""Places of a Service's endpoints: pods, and nodes on few Services."""
 MOST_PROBES = 6
 MOST_CHANGES = 2
 
 
 class Chooser(Interface):
-    """Picks one of some options."""
+    """Function that picks one of some options."""
 
     def __call__(self, options: Sequence[T], /) -> T:
-        """One of them."""
+        """One of the options."""
         ...
 
 
 def generate_worlds(seed: int, count: int) -> Iterator[Case]:
-    """So many worlds; each is made of the seed and its own number alone."""
+    """Worlds in number; each depends on the seed and its own number alone."""
     for number in range(count):
         yield generate_world(random.Random(f"{seed}/{number}").choice, f"fuzz.world-{seed}-{number}")  # noqa: S311
 
 
 def generate_world(choose: Chooser, id: str) -> Case:
-    """One world: Services, some probes, then changes and probes again; the oracle says what is lawful."""
+    """One world: Services, some probes, then changes and probes again, with the oracle's verdicts."""
     family = choose(tuple(Family))
     names = choose((("web",), ("web", "api")))
     services = {name: generate_service(choose, name) for name in names}
@@ -96,7 +96,7 @@ def generate_world(choose: Chooser, id: str) -> Case:
 
 
 def _features(case: Case) -> frozenset[Feature]:
-    """What not every mode has: node ports on loopback, where the configuration insists on them."""
+    """Features that not every mode has: node ports on loopback, where the configuration requires them."""
     probed = any(isinstance(s, Probe) and s.to.kind is TargetKind.NODE_PORT_LOCALHOST for s in case.steps)
     insists = probed and case.profile.localhost_node_ports is True
     return frozenset({Feature.LOCALHOST_NODE_PORTS} if insists else ())
@@ -114,7 +114,7 @@ PORTS: tuple[tuple[Port, ...], ...] = (
     (Port(name="a", number=53), Port(name="b", number=53, protocol=Protocol.UDP, same_node_port_as="a")),
 )
 Conditions = tuple[bool | None, bool | None, bool | None]
-"""Ready, serving, terminating, as they are written."""
+"""Conditions of an endpoint as written: ready, serving, terminating."""
 CONDITIONS: tuple[Conditions | None, ...] = (
     None,  # no endpoint there
     (True, None, None),
@@ -142,7 +142,7 @@ RANGES: tuple[tuple[SourceRange | str, ...], ...] = (
 
 
 def generate_service(choose: Chooser, name: str) -> CaseService:
-    """A Service with its endpoints."""
+    """Service with its endpoints."""
     kind = choose(tuple(Type)[:3])
     vips = choose(
         ((Vip(),), (Vip(), Vip()), (Vip(ip_mode="Proxy"),), (Vip(ip_mode="VIP"),), (Vip(hostname_only=True),))
@@ -168,7 +168,7 @@ def generate_service(choose: Chooser, name: str) -> CaseService:
 
 
 def generate_backends(choose: Chooser) -> tuple[Backend, ...]:
-    """An endpoint, or none, in each place; hints on few Services."""
+    """Endpoint, or none, in each place; hints on few Services."""
     hinted = choose((False, False, True))
     found = []
     for on in choose(BACKEND_PLACEMENTS):
@@ -197,7 +197,7 @@ def generate_backends(choose: Chooser) -> tuple[Backend, ...]:
 
 
 def _change(choose: Chooser, services: dict[str, CaseService]) -> Step:
-    """One Service gets other endpoints, becomes another, goes, or comes back."""
+    """Change of one Service: other endpoints, other fields, another Service, deletion, or re-creation."""
     name = choose(tuple(services))
     before = services[name]
     match choose(("endpoints", "endpoints", "fields", "other", "delete")):
@@ -220,7 +220,7 @@ def _with_other_fields(choose: Chooser, before: CaseService) -> CaseService:
     return other.replace(backends=before.backends, ports=ports, slice_ports=None)
 
 
-# ------------------------------------------------------------------------------ who asks for what
+# ------------------------------------------------------------------------------ senders and targets
 
 
 def _probes(choose: Chooser, services: dict[str, CaseService]) -> Iterator[Probe]:
@@ -241,7 +241,7 @@ SENDERS: tuple[Vantage, ...] = (
 
 
 def _targets(service: CaseService, sender: Vantage) -> Iterator[Target]:
-    """What a sender may ask of a Service, as it is now or was."""
+    """Targets of a sender at a Service, as it is now or was."""
     for port in service.ports:
         yield service.cluster_ip.at(port.name)
         for index in range(service.external_ips):

@@ -1,4 +1,4 @@
-"""The oracle's answers to a case's questions, in names: what every probe may see, and the clauses behind it.  Pure."""
+"""Oracle's verdicts as expectations of a case: lawful outcomes in names, and the clauses behind them. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kproxy.spec.oracle import expect
 from kproxy.spec.outcome import ClauseId, Delivered, Expectation, Failure, Outcome, SourceIP
 
 MOST_SPREAD = 3
-"""Endpoints that are all asked for: of more, a kernel would have to be asked too often."""
+"""Largest number of endpoints whose coverage is checked: more would need too many connections on a real kernel."""
 
 
 def with_oracle_answers(case: Case) -> Case:
-    """The case with the answers of the oracle for the one family it has."""
+    """Case with the oracle's expectations, for its one family."""
     (family,) = case.families
     instance = Instance(case, family, 0, 0)
     world = World(instance)
@@ -38,7 +38,7 @@ def with_oracle_answers(case: Case) -> Case:
 
 
 def _deletes_nothing(world: World, step: Step) -> bool:
-    """Whether a step deletes what is not there."""
+    """True if a step deletes a Service that does not exist."""
     if not isinstance(step, Delete):
         return False
     return ("Service", world.instance.namespace, step.service.name) not in world.objects
@@ -47,7 +47,7 @@ def _deletes_nothing(world: World, step: Step) -> bool:
 def _answer_probe(
     instance: Instance, cluster: api.Cluster, probe: Probe
 ) -> tuple[Probe, tuple[ClauseId, ...]]:
-    """The probe with the oracle's answer, and the clauses that this rests on."""
+    """Probe with the oracle's expectation, and the clauses that this rests on."""
     found = _expect(instance, cluster, instance.bound_packet(probe.sender, probe.to))
     lawful = _symbolic_outcomes(instance, found.outcomes, probe.to)
     spread = _must_spread(instance, found, probe)
@@ -59,7 +59,7 @@ def _expect(instance: Instance, cluster: api.Cluster, bound: BoundPacket) -> Exp
 
 
 def _symbolic_outcomes(instance: Instance, outcomes: frozenset[Outcome], to: Target) -> Lawful:
-    """Addresses of endpoints back to the pods that they are of."""
+    """Outcomes in names: addresses of endpoints replaced by the pods they belong to."""
     names = {
         one: seen
         for service in instance.services
@@ -74,7 +74,7 @@ def _symbolic_outcomes(instance: Instance, outcomes: frozenset[Outcome], to: Tar
 
 
 def _must_spread(instance: Instance, found: Expectation, probe: Probe) -> bool:
-    """Whether all endpoints must be met: no choice between sets of them, no client that sticks to one."""
+    """True if all endpoints must be reached: few of them, one lawful set, and no affinity."""
     endpoints = {(o.address, o.port) for o in found.outcomes if isinstance(o, Delivered)}
     sticks = any(s.affinity_seconds for s in instance.services if s.name == probe.to.service)
     either = any(clause.endswith(".either") for clause in found.clauses)
@@ -82,9 +82,9 @@ def _must_spread(instance: Instance, found: Expectation, probe: Probe) -> bool:
 
 
 def without_unanswerable_probes(case: Case) -> Case:
-    """The case without what no answer could come back from, whatever the proxy does.
+    """The case without probes whose reply cannot return, whatever the proxy does.
 
-    An endpoint on another node that sees the address of somebody who is not on the judging node answers past it.
+    An endpoint on another node that sees a source not on the judging node replies directly, past the DNAT.
     """
     (family,) = case.families
     instance = Instance(case, family, 0, 0)

@@ -1,6 +1,15 @@
-"""A failing world made small: what can be left out, or be plainer, without the failure going away.
+"""Shrinking: reduces a failing world to a small case that still fails.
 
-All that could be left out next is tried at once, since cases run beside one another at little cost.
+Theory of operation. Greedy delta debugging over the case's structure. `smaller_cases` yields every case that is one
+step simpler: without one step, with one Service, endpoint or port less, with one field at its default, under the
+default profile. Each gets the oracle's expectations anew (`kproxy.conformance.generate.oracle_answers`), since the
+lawful outcomes of a smaller world may differ; a candidate that is no valid case is skipped.
+
+All candidates of a round are run at once (``fails``): cases share labs and barriers, so a round costs about as much
+as one case. The first failing candidate is taken, and the next round begins with it, until no candidate fails or time
+is up. Candidates are ordered with large cuts first, and the very first attempt drops all probes but the failing one,
+which usually removes most of the world. The result is locally minimal, not the smallest possible; any failure counts,
+not only that of the original step.
 """
 
 from __future__ import annotations
@@ -14,7 +23,7 @@ from kproxy.conformance.case import DEFAULT, Apply, Backend, Case, CaseService, 
 from kproxy.conformance.generate.oracle_answers import with_oracle_answers
 
 Fails = Callable[[Sequence[Case]], Awaitable[Sequence[bool]]]
-"""Which of some cases fail, asked all at once."""
+"""Function that runs some cases at once and returns which of them fail."""
 
 T = TypeVar("T")
 
@@ -22,9 +31,9 @@ T = TypeVar("T")
 async def shrink_case(
     case: Case, failing: int, fails: Fails, expired: Callable[[], bool] = lambda: False
 ) -> Case:
-    """The smallest form that was found; ``failing``: the number of a step (from 1) that is not lawful.
+    """Smallest failing form found; ``failing``: the number of an unlawful step (from 1).
 
-    ``expired`` is asked before each round: it ends with what was found so far.
+    ``expired`` is called before each round: it ends the search with the smallest form so far.
     """
     first = _only_probe(case, failing - 1)
     if not (await fails([first]))[0]:
@@ -33,7 +42,7 @@ async def shrink_case(
 
 
 async def _shrink_step(case: Case, fails: Fails, expired: Callable[[], bool]) -> Case:
-    """Take the first of all cuts that fails still, and begin again."""
+    """Replace the case by its first smaller form that still fails, and repeat."""
     while not expired() and (tried := list(smaller_cases(case))):
         verdicts = await fails(tried)
         left = next((cut for cut, failed in zip(tried, verdicts, strict=True) if failed), None)
@@ -50,7 +59,7 @@ def _only_probe(case: Case, at: int) -> Case:
 
 
 def smaller_cases(case: Case) -> Iterator[Case]:
-    """The case with one thing less, with the answers that it then has; what makes no sense is left out."""
+    """Cases with one thing less, with the oracle's expectations; invalid ones are left out."""
     for draft in _cuts(case):
         try:
             found = with_oracle_answers(draft)
@@ -83,7 +92,7 @@ _PLAIN_SERVICE = CaseService(name="")
 
 
 def _plainer_service(service: CaseService) -> Iterator[CaseService]:
-    """Large cuts first: each costs a lab."""
+    """Simpler forms of a Service, large cuts first: each costs a lab."""
     for backend in service.backends:
         yield service.replace(backends=(Backend(on=backend.on),))
         yield service.replace(backends=(backend,))
@@ -102,7 +111,7 @@ def _plainer_service(service: CaseService) -> Iterator[CaseService]:
 
 
 def _defaults(value: T, plain: T) -> Iterator[T]:
-    """The value with one field as the plain one has it."""
+    """The value with one field reset to its default, for each field that differs."""
     for field in fields(value):  # type: ignore[arg-type]
         usual = getattr(plain, field.name)
         if field.name not in _OWN and getattr(value, field.name) != usual:

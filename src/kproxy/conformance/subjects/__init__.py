@@ -1,1 +1,1 @@
-"""Proxies under test: how they are started, what they claim, where they are known to deviate; the bundled ones as TOML."""
+"""Subjects: how proxies under test are started, which features they claim, their known deviations; bundled ones as TOML."""

@@ -1,6 +1,6 @@
-"""The configuration files a subject is started with: a profile as KubeProxyConfiguration, a kubeconfig.
+"""Configuration files for a subject: a profile as KubeProxyConfiguration, and a kubeconfig.
 
-Pure: text in memory; the testbed writes it down.
+Pure: text in memory; the testbed writes it to disk.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ INTERFACE_FIELDS = {"BridgeInterface": "bridgeInterface", "InterfaceNamePrefix":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfiguration:
-    """Where a subject's process finds things; paths are of the machine the lab runs on.
+    """Per-node values of a subject's configuration; paths are on the machine that runs the lab.
 
     ``hostname`` and ``cluster_cidrs``: the Node's name and the pods' ranges, if not those of the topology.
     """

@@ -1,6 +1,7 @@
-"""What a subject is known to do otherwise: which findings a link excuses, and which excuses a run did not need.
+"""Known deviations of a subject: findings that a link excuses, and excuses that a run did not need.
 
-Pure.  A deviation excuses findings by the clauses that they name, and by their steps where it names some; never a whole case.
+Pure. A deviation excuses findings by the clauses that they name, and by their steps where it names some; never a
+whole case.
 """
 
 from __future__ import annotations
@@ -17,29 +18,29 @@ Step = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Excuse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Findings of cases (a glob over their IDs) that name none but these clauses, at these steps or at any."""
+    """Excuse for findings of cases (a glob over their IDs) that cite only these clauses, at these steps or at any."""
 
     case: Annotated[str, msgspec.Meta(min_length=1)]
     clauses: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
     steps: tuple[Step, ...] = ()
 
     def matches(self, case: str) -> bool:
-        """Whether it is about the case of that ID."""
+        """True if it applies to the case of that ID."""
         return fnmatch.fnmatchcase(case, self.case)
 
     def covers(self, finding: Finding) -> bool:
-        """Whether it excuses the finding."""
+        """True if it excuses the finding."""
         at_step = not self.steps or finding.step in self.steps
         return (
             at_step and self.matches(finding.instance.case.id) and set(finding.clauses) <= set(self.clauses)
         )
 
     def descriptions(self) -> tuple[str, ...]:
-        """Each clause and each step that it names, in words."""
+        """Text of each clause and each step that it names."""
         return (*self.clauses, *map(self._at, self.steps))
 
     def used_descriptions(self, findings: Iterable[Finding]) -> set[str]:
-        """Those parts that these findings need."""
+        """Descriptions of the parts that these findings need."""
         covered = [finding for finding in findings if self.covers(finding)]
         steps = {self._at(finding.step) for finding in covered}
         return steps.union(*(finding.clauses for finding in covered))
@@ -49,9 +50,9 @@ class Excuse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Deviation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a subject does otherwise, in one of its modes or in all, with a link to why.
+    """Deviation of a subject, in one of its modes or in all, with a link to the reason.
 
-    ``sometimes``: only in some runs, so that a run which does not need it is not told.
+    ``sometimes``: only in some runs, so that a run which does not need it reports nothing.
     """
 
     link: Annotated[str, msgspec.Meta(pattern="^https?://")]
@@ -61,7 +62,7 @@ class Deviation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     sometimes: bool = False
 
     def excuses_for(self, case: str, mode: str) -> tuple[Excuse, ...]:
-        """What it excuses of a case in a mode."""
+        """Excuses for a case in a mode."""
         return tuple(e for e in self.excuses if e.matches(case)) if self.mode in {"", mode} else ()
 
     def __str__(self) -> str:
@@ -78,7 +79,7 @@ def find_excuse(deviations: Iterable[Deviation], mode: str, finding: Finding) ->
 def excuse_usage(
     deviations: Iterable[Deviation], mode: str, case: str, findings: Sequence[Finding]
 ) -> Iterator[tuple[str, bool]]:
-    """Each part of what is excused of a case that was judged, after the glob that it stands under, and whether it was needed."""
+    """Each part of the excuses of a judged case, with its glob, and whether it was needed."""
     for deviation in deviations:
         for excuse in deviation.excuses_for(case, mode):
             used = excuse.used_descriptions(findings)

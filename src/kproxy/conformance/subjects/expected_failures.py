@@ -1,4 +1,4 @@
-"""Failures that somebody expects: a file with a case on each line, held to strictly.
+"""Expected failures: a file with a case on each line, strictly applied.
 
     # comment
     affinity.clients-stick            # forgets clients after a restart (https://example.com/issues/1)
@@ -25,12 +25,12 @@ LINE_FORMAT = "GLOB [MODE]  # REASON"
 
 
 class InvalidXfails(Exception):
-    """A file that cannot be used; says what is wrong and where."""
+    """Unusable file; the message has the line and the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Xfail:
-    """A line: which cases, in which mode (empty: in all), why, and where it says so (``FILE:LINE``)."""
+    """Line: a glob of cases, the mode (empty: all), the reason, and its place (``FILE:LINE``)."""
 
     glob: str
     mode: str = ""
@@ -38,12 +38,15 @@ class Xfail:
     where: str
 
     def covers(self, case: Case, mode: str) -> bool:
-        """Whether the case is expected to fail in that mode."""
+        """True if the case is expected to fail in that mode."""
         return self.mode in {"", mode} and fnmatch.fnmatchcase(case.id, self.glob)
 
 
 def read_xfails(path: str, case_files: Sequence[Case] = ()) -> tuple[Xfail, ...]:
-    """The lines of a file; no path, no lines.  ``case_files``: cases that are in no catalogue.  Raises `InvalidXfails`."""
+    """Lines of a file; none without a path.
+
+    ``case_files``: cases that are in no catalogue. Raises `InvalidXfails`.
+    """
     if not path:
         return ()
     try:
@@ -54,7 +57,7 @@ def read_xfails(path: str, case_files: Sequence[Case] = ()) -> tuple[Xfail, ...]
 
 
 def parse_xfails(text: str, name: str, case_files: Sequence[Case] = ()) -> tuple[Xfail, ...]:
-    """The lines of a text; ``name`` is for messages.  Raises `InvalidXfails`."""
+    """Lines of a text; ``name`` is for messages. Raises `InvalidXfails`."""
     known = {case.id for case in (*CATALOGUE, *case_files)}
     lines = enumerate(map(str.strip, text.splitlines()), 1)
     return tuple(_xfail(line, f"{name}:{number}", known) for number, line in lines if line and line[0] != "#")
@@ -73,7 +76,7 @@ def _xfail(line: str, where: str, known: Collection[str]) -> Xfail:
 
 
 def apply_xfails(report: Report, xfails: Sequence[Xfail]) -> Report:
-    """The report where what was expected to fail may fail, and may not pass."""
+    """The report with expected failures excused, and unexpected passes failed."""
     return replace(report, results=tuple(_expected(entry, report.mode, xfails) for entry in report.results))
 
 
@@ -82,7 +85,7 @@ def _expected(entry: CaseResult, mode: str, xfails: Sequence[Xfail]) -> CaseResu
     if xfail is None:
         return entry
     match entry.result:
-        case Result.FAILED if entry.findings:  # a lab that failed as a whole was not expected to
+        case Result.FAILED if entry.findings:  # a failure of the whole lab is not an expected one
             return replace(entry, result=Result.DEVIATION, reason=f"{xfail.reason} ({xfail.where})")
         case Result.PASSED:
             reason = f"passes, and {xfail.where} expects it to fail ({xfail.reason}): take it out"

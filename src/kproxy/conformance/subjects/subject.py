@@ -1,7 +1,7 @@
-"""The proxy under test: how it is started, what it claims, where it is known to deviate.
+"""Proxy under test: how it is started, which features it claims, its known deviations.
 
 A subject is data: one of those that come with the package, or a TOML file, whose keys are the fields of `Subject`
-with hyphens.  ``docs/subjects.md`` has them all, and what a process may rely on.
+with hyphens. ``docs/subjects.md`` documents them all, and the environment of a subject's processes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PLACEHOLDERS = {
     "config": "a KubeProxyConfiguration file for this node and profile",
     "kubeconfig": "a kubeconfig file",
     "api_server": "the URL of the lab's API server, as seen from the node",
-    "mode": "the mode asked for",
+    "mode": "the mode of this run",
     "node": "the node's name (hostname-override); the same as node_name",
     "node_name": "the node's name",
     "node_ip": "the node's IPv4 address",
@@ -36,22 +36,22 @@ PLACEHOLDERS = {
 
 BUNDLED = ("kproxy", "kube-proxy", "kube-router")
 DOCUMENTED_SUBJECTS = ("kproxy", "kube-proxy")
-"""Those whose standing the specification tells clause by clause."""
+"""Subjects whose conformance the specification's pages list clause by clause."""
 
 
 MODE_BEFORE = {"iptables": "nftables", "nftables": "iptables", "ipvs": "nftables"}
-"""What kube-proxy cleans up after when it starts in a mode (KEP-3866): not between iptables and ipvs mode."""
+"""For each mode, another mode whose rules kube-proxy cleans up at its start (KEP-3866): none between iptables and ipvs."""
 
 
 class InvalidSubject(Exception):
-    """A subject file that cannot be used; says what is wrong and where."""
+    """Unusable subject file; the message has the file and the reason."""
 
 
 Arguments = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 
 
 class FileSystem(enum.Enum):
-    """What can be mounted for a subject; the values are those of mount(8)."""
+    """File systems that can be mounted for a subject; the values are those of mount(8)."""
 
     BPF = "bpf"
     CGROUP = "cgroup2"
@@ -63,7 +63,7 @@ MountPoint = Annotated[str, msgspec.Meta(pattern="^/")]
 
 
 class SubjectProcess(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One process of a subject.  ``ready``: a command that ends with 0 when the next one may start."""
+    """One process of a subject. ``ready``: a command that ends with 0 when the next one may start."""
 
     name: Annotated[str, msgspec.Meta(pattern="^[a-z0-9-]+$")]
     command: Arguments
@@ -90,7 +90,7 @@ class Subject:
 
     @property
     def all_processes(self) -> tuple[SubjectProcess, ...]:
-        """What runs on each node, in the order in which it is started."""
+        """Processes on each node, in the order in which they are started."""
         return self.processes or (SubjectProcess(name="proxy", command=self.command),)
 
     def missing_features(self, case: Case, mode: str) -> frozenset[Feature]:
@@ -101,13 +101,13 @@ class Subject:
         return case.features - claimed
 
     def mode_before(self, mode: str) -> str | None:
-        """The mode whose rules a proxy that starts in this one is to remove; None where the subject has none."""
+        """Mode whose rules a proxy that starts in this one has to remove; None where the subject has none."""
         before = MODE_BEFORE.get(mode)
         return before if before in self.modes else None
 
 
 def load_subject(name_or_path: str, binary: str = "") -> Subject:
-    """A subject by the name of one that comes with the package, or from a TOML file.
+    """Subject by the name of one that comes with the package, or from a TOML file.
 
     Raises `InvalidSubject`.
     """
@@ -134,7 +134,7 @@ def check_mode(subject: Subject, mode: str) -> None:
 
 
 def subject_from_toml(text: str, where: str, binary: str = "") -> Subject:
-    """A subject from TOML text; ``where`` is for messages.  Raises `InvalidSubject`."""
+    """Subject from TOML text; ``where`` is for messages. Raises `InvalidSubject`."""
     try:
         subject = _convert(tomllib.loads(text))
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
@@ -145,7 +145,7 @@ def subject_from_toml(text: str, where: str, binary: str = "") -> Subject:
 
 
 def _problem(subject: Subject, binary: str) -> str:
-    """What no single key shows."""
+    """Error that concerns several keys; empty for none."""
     names = [program.name for program in subject.processes]
     arguments = [
         argument for program in subject.all_processes for argument in (*program.command, *program.ready)
@@ -166,7 +166,7 @@ def _problem(subject: Subject, binary: str) -> str:
 
 
 def _unknown_name(deviations: Iterable[Deviation], modes: Sequence[str]) -> str:
-    """Which deviation names a mode or a clause that there is not."""
+    """Error of a deviation that names an unknown mode or clause; empty for none."""
     for number, deviation in enumerate(deviations):
         if deviation.mode not in {"", *modes}:
             return f"$.deviations[{number}]: modes are {', '.join(modes)}, not {deviation.mode}"
@@ -189,9 +189,9 @@ def _convert(document: Mapping[str, object]) -> Subject:
 
 
 def _hint(problem: str) -> str:
-    """What would have been right, where that helps."""
+    """Hint on the correct form, where one helps."""
     if "Expected `array`, got `str`" in problem:
-        return '; a command is a list of words, as ["my-proxy", "--config={config}"]'
+        return '; a command is a list of arguments, as ["my-proxy", "--config={config}"]'
     whole = r"(unknown field `(case|clauses?|steps)`|required field `excuses`) - at `\$\.deviations\[\d+\]`"
     if re.search(whole, problem):
         return '; it lists what it excuses: excuses = [{ case = "group.name", clauses = ["group.clause"], steps = [2] }]'
@@ -205,7 +205,7 @@ def _hint(problem: str) -> str:
 
 
 def fill_placeholders(template: str, values: Mapping[str, str]) -> str:
-    """A template with its placeholders replaced; other braces stay."""
+    """Template with its placeholders replaced; other braces stay."""
     for name in PLACEHOLDERS:
         template = template.replace("{" + name + "}", values.get(name, ""))
     return template

@@ -1,1 +1,1 @@
-"""Where cases run: `simulator` (rules walked in memory) and `netns` (real packets)."""
+"""Testbeds: `simulator` (rules walked in memory), `netns` (real packets on this machine), `cluster` (a real cluster)."""

@@ -1,4 +1,4 @@
-"""Objects of cases that a real API server would not hold as they are."""
+"""Objects of cases that a real API server would not store as they are."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def admission_problems(
     instances: Sequence[Instance],
     through: Callable[[Document], Document] = lambda same: same,
 ) -> dict[str, str]:
-    """The cases with an object that a real API server would not hold as it is, and why.
+    """Cases with an object that a real API server would not store as it is, and the reasons.
 
-    ``through``: what makes of an object the one that is written.
+    ``through``: maps an object to the one that is written.
     """
     found: dict[str, str] = {}
     for instance in instances:

@@ -1,6 +1,17 @@
-"""The wait until every node serves a sentinel Service in every family: a proxy that does has applied what came before it.
+"""Barrier: waits until every node serves a sentinel Service in every family.
 
-Used by the testbed of namespaces and by the copy of a cluster (`kproxy.tools.lab_session`), which have sentinels of their own.
+A proxy that serves it has applied all changes before it. Used by the testbed of namespaces and by the copy of a
+cluster (`kproxy.tools.lab_session`), which have sentinels of their own.
+
+Theory of operation. There is no API by which a proxy of any make reports that it has applied a change, and waiting a
+fixed time is slow or wrong. But proxies apply changes in the order in which they receive them, each family and node
+in a loop of its own. So a change can be observed by traffic: write the changes, then a Service with one endpoint that
+always replies, and connect to its cluster IP from every node in every family until each connection is answered by
+that endpoint (`wait_until_served`). Pairs that have served once are not probed again. Between rounds `check` raises
+if the subject has ended, and after a time limit the pairs left are `Overdue`.
+
+What to write, and the second sentinel that proves that the sync has ended, is `kproxy.conformance.testbeds.settling`;
+the Services are `kproxy.conformance.testbeds.sentinel`.
 """
 
 from __future__ import annotations
@@ -13,14 +24,14 @@ from kproxy.conformance.testbed import SubjectFailed
 from kproxy.model.network import Family
 
 POLL = 0.01
-"""Seconds between two looks."""
+"""Seconds between two rounds of probes."""
 
 Place = tuple[str, Family]
-"""A node by its name, and a family that it serves."""
+"""Node by its name, and a family that it serves."""
 
 
 class Overdue(SubjectFailed):
-    """Places that do not serve within their time; ``waiting``: which."""
+    """Pairs that do not serve within the time limit, in ``waiting``."""
 
     def __init__(self, reason: str, waiting: Sequence[Place]) -> None:
         super().__init__(reason)
@@ -35,11 +46,11 @@ async def wait_until_served(
     seconds: float,
     seen: Callable[[Place], None] = lambda _: None,
 ) -> None:
-    """Ask the places that do not serve yet until none is left; ``check`` finds a proxy that has ended.
+    """Probe the pairs that do not serve yet until none is left; ``check`` raises when a proxy has ended.
 
     ``seen`` is called with each as soon as it serves.
 
-    Raises `Overdue` with what ``overdue`` says of those left after ``seconds``, and what ``check`` raises.
+    Raises `Overdue` with the text of ``overdue`` for those left after ``seconds``, and the exceptions of ``check``.
     """
     deadline = time.monotonic() + seconds
     waiting = set(places)

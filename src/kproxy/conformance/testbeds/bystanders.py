@@ -1,6 +1,6 @@
-"""Connection tracking entries that are none of the subject's: made by hand in a lab, and looked for again.
+"""Conntrack entries that are not the subject's: inserted in a lab, and observed again after every change.
 
-Beside `kproxy.conformance.testbeds.netns`.  Which entries they are follows from a case's `UnrelatedEntries` and its addresses.
+Beside `kproxy.conformance.testbeds.netns`. The entries follow from a case's `UnrelatedEntries` and its addresses.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from kproxy.model.network import Protocol
 from kproxy.spec.outcome import Delivered
 
 HOST_PORT = 8053
-"""A port of the node that some CNI would lead to a pod (hostPort): no node port, and nobody's service port."""
+"""Port of the node that a CNI would forward to a pod (hostPort): no node port, and no service port."""
 
 
 @dataclass(slots=True)
 class BystanderEntries:
-    """Those of all cases of a lab, with the identities they had at first."""
+    """Inserted entries of all cases of a lab, with the kernel's IDs at first."""
 
     network: Network
     known: dict[tuple[str, int], Mapping[InsertedEntry, str]] = field(default_factory=dict)
 
     async def observe(self, instance: Instance, step: UnrelatedEntries) -> Observation:
-        """Make them, the first time; what has become of them."""
+        """Insert them, the first time; returns their present state."""
         namespace = self.network[step.node]
         key = (instance.name, id(step))
         if key not in self.known:
@@ -47,7 +47,7 @@ class BystanderEntries:
 
 
 def bystander_entries(instance: Instance, step: UnrelatedEntries) -> tuple[InsertedEntry, ...]:
-    """What stands beside the Service; all have a source port of the case's own, the number of its node port."""
+    """Entries of a step; all have a source port of the case's own, the number of its node port."""
     number = instance.destination(step.service.node_port(step.node))[1]
     client = topology.CLIENT_ADDRESS[step.node][instance.family]
     here = topology.NODE_ADDRESS[step.node][instance.family]

@@ -1,4 +1,4 @@
-"""What a proxy's log says of why it failed: the first line of its panic, or else of its first error.  Pure.
+"""First cause of a failure in a proxy's log: the first line of its panic, or else of its first error. Pure.
 
 Later lines are consequences: a panic is followed by its stack, a refused transaction by its repetitions.
 """
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 LONGEST = 400
-"""Characters of a line that are shown."""
+"""Number of characters of a line that are shown."""
 
 _PANIC = re.compile(r"panic: |fatal error: |Segmentation fault|Traceback \(most recent call last\)")
 _TRACEBACK = "Traceback ("
@@ -25,7 +25,7 @@ _ERROR = re.compile(
 
 
 def first_error(log: str) -> str:
-    """The line of a log that names the failure; empty where no line looks like one."""
+    """Line of a log that names the failure; empty where no line looks like one."""
     lines = log.splitlines()
     found = _first(lines, _PANIC) if any(map(_PANIC.search, lines)) else _first(lines, _ERROR)
     text = _raised(lines[found:]) if found is not None else ""

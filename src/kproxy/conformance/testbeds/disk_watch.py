@@ -1,4 +1,4 @@
-"""What a subject may write: how much of it is too much, and its end.  Looks at the disk, changes nothing."""
+"""Limits on a subject's log and files, and on free disk space. Reads the disk, changes nothing."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from pathlib import Path
 LARGEST_LOG = 64 << 20
 LARGEST_FOLDER = 256 << 20
 LEAST_FREE = 128 << 20
-"""Bytes that a subject's log and folder may have, and that must be free where they are."""
+"""Limits in bytes: a subject's log, its folder, and the free space that must remain."""
 
 _MEBI = 1 << 20
 
 
 class DiskWatch:
-    """Looks at the disk that a lab's folder is on."""
+    """Check of the limits for a lab's folder."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._roomy = _free(directory) > 2 * LEAST_FREE
 
     def limit_exceeded(self, log: Path, folder: Path) -> str:
-        """What is too much of a subject's, in words; empty as long as nothing is."""
+        """Message naming the size limit that a subject's log or folder exceeds, or empty."""
         if (size := _size(log)) > LARGEST_LOG:
             return f"floods its log: {size // _MEBI} MiB, {LARGEST_LOG // _MEBI} are allowed"
         if (size := sum(map(_size, _below(folder)))) > LARGEST_FOLDER:
@@ -32,30 +32,33 @@ class DiskWatch:
         return ""
 
     def disk_full(self) -> str:
-        """That the disk is full, in words; whoever filled it."""
+        """Message that the lab's file system, which had ample space at the start, is down to less than `LEAST_FREE` bytes.
+
+        Whatever wrote them; empty otherwise.
+        """
         if self._roomy and (left := _free(self._directory)) < LEAST_FREE:
             return f"the disk is full: {left // _MEBI} MiB are free at {self._directory}"
         return ""
 
 
 def read_tail(path: Path, size: int) -> str:
-    """The last bytes of a file, as text."""
+    """Last bytes of a file, as text."""
     with path.open("rb") as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - size))
         return file.read(size).decode(errors="replace")
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """All that is in a folder; what goes meanwhile may be left out (`Path.rglob` raises)."""
+    """Paths below a folder; one that is removed meanwhile may be left out (`Path.rglob` raises)."""
     for place, folders, files in os.walk(folder):
         yield from (Path(place, name) for name in (*folders, *files))
 
 
 def _size(path: Path) -> int:
-    """What a file takes on the disk; a hole in it takes nothing."""
+    """Bytes that a file takes on the disk; holes in it take none."""
     try:
         return path.lstat().st_blocks * 512
-    except OSError:  # gone
+    except OSError:  # removed meanwhile
         return 0
 
 

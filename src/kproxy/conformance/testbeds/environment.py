@@ -1,4 +1,4 @@
-"""What this machine is, for the report, and what it lacks, with the fix."""
+"""Environment of a run: facts about this machine for the report, and missing prerequisites with remedies."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _LARGEST_ROOTLESS = 12
 
 
 class Unmountable(Exception):
-    """A subject has no mounts of its own here; says why."""
+    """A subject's mounts are not possible here; the message has the reason."""
 
 
 def missing_prerequisites() -> list[str]:
-    """Why the netns testbed cannot run here, each with what to do; empty when it can."""
+    """Reasons why the netns testbed cannot run here, each with the remedy; empty when it can."""
     if sys.platform != "linux":
         return [f"network namespaces need Linux, this is {sys.platform}: use --testbed simulator"]
     found = []
@@ -44,14 +44,14 @@ def missing_prerequisites() -> list[str]:
 
 
 def missing_program(subject: Subject) -> str:
-    """Why the subject's program cannot be started; empty when it can."""
+    """Reason why the subject's program cannot be started; empty when it can."""
     if not subject.binary or _which(subject.binary):
         return ""
     return f"{subject.binary} is not a program that can be run: give --binary PATH"
 
 
 def missing_api_server(kind: str) -> str:
-    """Why there is no API server of that kind; empty when there is."""
+    """Reason why there is no API server of that kind; empty when there is."""
     try:
         assets(kind)
     except kube.MissingAssets as reason:
@@ -60,12 +60,12 @@ def missing_api_server(kind: str) -> str:
 
 
 def assets(kind: str) -> Assets | None:
-    """The programs of a real API server (``kube``); None for the lab's own.  Raises `MissingAssets`."""
+    """Programs of a real API server (``kube``); None for the lab's own. Raises `MissingAssets`."""
     return kube.find_assets() if kind == "kube" else None
 
 
 def iptables_variant(name: str) -> Xtables:
-    """The variant of iptables called ``nft`` or ``legacy``; ``auto`` is nft where this kernel has it."""
+    """Variant of iptables called ``nft`` or ``legacy``; ``auto`` is nft where this kernel has it."""
     if name == "auto":
         return (
             Xtables.LEGACY if probe_abilities([Ability.IPTABLES_NFT])[Ability.IPTABLES_NFT] else Xtables.NFT
@@ -74,16 +74,17 @@ def iptables_variant(name: str) -> Xtables:
 
 
 def largest_lab() -> int:
-    """The most cases that a lab may hold here, 0 for any number.
+    """Largest number of cases in a lab here, 0 for any number.
 
-    iptables-nft sends a transaction as one message.  A user namespace's root may not ask for a larger send buffer
-    (SO_SNDBUFFORCE, socket(7)), and the usual ``net.core.wmem_default``, 208 KiB, holds some 450 rules: those of 25 cases.
+    iptables-nft sends a transaction as one message. A user namespace's root may not set a larger send buffer
+    (SO_SNDBUFFORCE, socket(7)), and the usual ``net.core.wmem_default``, 208 KiB, holds some 450 rules: those of 25
+    cases.
     """
     return _LARGEST_ROOTLESS if kernel_here() is KernelName.ROOTLESS else 0
 
 
 def isolation(subject: Subject) -> str:
-    """What a subject has of its own on a node, in words; what it asks for and cannot have raises `Unmountable`."""
+    """Namespaces that a subject has of its own on a node, as text; raises `Unmountable` when its mounts are not possible."""
     if not (reason := sandbox.sandbox_unavailable()):
         return ISOLATED
     if subject.mounts:
@@ -92,14 +93,14 @@ def isolation(subject: Subject) -> str:
 
 
 def claimed_features(subject: Subject) -> str:
-    """What a subject says it can do: a list, or that it has not thought about it."""
+    """Features that a subject claims, as text."""
     if subject.features == frozenset(Feature):
         return "every feature"
     return ", ".join(sorted(feature.value for feature in subject.features)) or "no feature"
 
 
 def environment_facts(subject: Subject, tools: Xtables, programs: Assets | None = None) -> dict[str, str]:
-    """Versions that a result depends on."""
+    """Facts that a result depends on, mostly versions."""
     return {
         "testbed": "netns",
         "kproxy": __version__,

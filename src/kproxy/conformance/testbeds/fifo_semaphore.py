@@ -1,7 +1,7 @@
-"""At most so many at a time, in the order in which they came.
+"""Semaphore with strict order of arrival.
 
-`asyncio.Semaphore` looks through those it has woken at each release: with a round's thousand probes in line
-that is a third of all the harness computes.
+`asyncio.Semaphore` searches those it has woken at each release: with a round's thousand probes in line that is a
+third of all the harness computes.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections import deque
 
 
 class FifoSemaphore:
-    """``async with gate``: the body is one of at most ``width``."""
+    """Semaphore that admits at most ``width`` bodies of ``async with`` at a time, in order of arrival."""
 
     def __init__(self, width: int) -> None:
         self._free = width
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def __aenter__(self) -> None:
-        """Wait for a place."""
+        """Wait for a slot."""
         if self._free:
             self._free -= 1
             return
@@ -32,7 +32,7 @@ class FifoSemaphore:
             raise
 
     async def __aexit__(self, *exception: object) -> None:
-        """Hand the place to the next."""
+        """Pass the slot to the next."""
         self._pass_on()
 
     def _pass_on(self) -> None:

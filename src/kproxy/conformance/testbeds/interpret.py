@@ -1,6 +1,6 @@
-"""What the wire showed, read as outcomes: the lab's observations in the specification's words.
+"""Interpretation of the lab's observations as outcomes of the specification.
 
-Pure.  An empty set of outcomes means: whatever the case asks, this can never be lawful.
+Pure. An empty set of outcomes means that the observation can never be lawful, whatever the case expects.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kproxy.model.network import Address, Packet
 from kproxy.spec.outcome import Delivered, Failure, Outcome, SourceIP
 
 HOST = "host:"
-"""Bystanders on a node call themselves so, with the node's name."""
+"""Prefix of the names of bystanders on a node, before the node's name."""
 ELSEWHERE = "elsewhere"
 
 Step = Probe | Ping | HoldStep
@@ -29,10 +29,10 @@ Step = Probe | Ping | HoldStep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeContext:
-    """What must be known of a question to read its answer.
+    """Facts about a probe that its interpretation needs.
 
-    ``judge``: the node whose proxy decides, ``own``: that node's addresses; ``by_host``: whether a node itself asks;
-    ``directly``: whether it asks a pod's own address; ``port``: what ICMP errors must quote.
+    ``judge``: the node whose proxy decides, ``own``: that node's addresses; ``by_host``: the sender is a node;
+    ``directly``: the target is a pod's own address; ``port``: the port that ICMP errors must quote.
     """
 
     sender: str
@@ -45,7 +45,7 @@ class ProbeContext:
 
 
 def probe_context(instance: Instance, step: Step) -> ProbeContext:
-    """What must be known of a case's step."""
+    """Facts about a case's step that its interpretation needs."""
     question = instance.bound_packet(step.sender, step.to)
     return ProbeContext(
         sender=str(step.sender),
@@ -59,12 +59,12 @@ def probe_context(instance: Instance, step: Step) -> ProbeContext:
 
 
 def interpret_step(seen: lab.Observation, instance: Instance, step: Step) -> Observation:
-    """An observation of the lab as the outcomes it may be."""
+    """Outcomes that an observation of the lab may stand for."""
     return interpret_observation(seen, probe_context(instance, step))
 
 
 def interpret_observation(seen: lab.Observation, context: ProbeContext) -> Observation:
-    """The same for whatever was asked."""
+    """Outcomes that an observation of the lab may stand for, given the context of its probe."""
     match seen:
         case lab.Answered():
             return _answered(seen, context)
@@ -77,7 +77,9 @@ def interpret_observation(seen: lab.Observation, context: ProbeContext) -> Obser
         case lab.Silent():
             return _silent(seen, context)
         case lab.NetworkError(errno=number):
-            return Observation(frozenset(), f"the sender's kernel said {errno.errorcode.get(number, number)}")
+            return Observation(
+                frozenset(), f"the sender's kernel reported {errno.errorcode.get(number, number)}"
+            )
         case lab.Garbled(what=what):
             return Observation(frozenset(), f"garbled: {what}")
         case lab.Unsupported(why=why):
@@ -85,7 +87,7 @@ def interpret_observation(seen: lab.Observation, context: ProbeContext) -> Obser
 
 
 def interpret_ping(seen: echo.Ping, evidence: lab.Evidence, instance: Instance, context: Ping) -> Observation:
-    """What came of a ping as the outcomes it may be; by its evidence, whether the node let it out."""
+    """Outcomes that a ping's observation may stand for; its evidence shows whether the node let it out."""
     judge = instance.bound_packet(context.sender, context.to).node
     if not isinstance(seen, echo.EchoReply):
         return interpret_step(seen, instance, context)
@@ -95,7 +97,7 @@ def interpret_ping(seen: echo.Ping, evidence: lab.Evidence, instance: Instance, 
 
 
 def interpret_health(seen: http.Response | lab.Silent | None, count_in: EndpointCountLocation) -> str:
-    """What a health check node port answered, in words."""
+    """Text of the response of a health check node port."""
     if not isinstance(seen, http.Response):
         return interpret_status(seen)
     return describe_health(seen.status, count_in, _count(seen, count_in))
@@ -111,17 +113,20 @@ def _count(response: http.Response, count_in: EndpointCountLocation) -> int | st
 
 
 def interpret_status(seen: http.Response | lab.Silent | None) -> str:
-    """What a node answered that was asked for health, in words."""
+    """Text of the status of a health response."""
     if isinstance(seen, lab.Silent):
         return "no answer"
     return describe_status(seen.status if seen else None)
 
 
 def _refused(seen: lab.Refused, context: ProbeContext) -> Observation:
-    """An ICMP error; one that quotes another destination than was asked is of no use to the client."""
+    """Outcome of an ICMP error.
+
+    An error that quotes a destination other than the one probed never reaches the client's socket, so it is unlawful.
+    """
     text = f"ICMP type {seen.icmp.type} code {seen.icmp.code} from {seen.by}"
     if seen.about != lab.Socket(context.packet.destination, context.port):
-        return Observation(frozenset(), f"{text} about {seen.about}, which was not asked")
+        return Observation(frozenset(), f"{text} about {seen.about}, which was not probed")
     outcomes = {Failure.REJECTED} if seen.icmp.port_unreachable else set()
     return Observation(frozenset(outcomes), text)
 
@@ -143,7 +148,10 @@ def _answered(seen: lab.Answered, context: ProbeContext) -> Observation:
 
 
 def _sources(seen: lab.Answered, context: ProbeContext) -> set[SourceIP]:
-    """Whether the source was rewritten; where it would look the same, both; none for a strange address."""
+    """Source handling that an observation is consistent with.
+
+    Both where it would look the same; none for an address that is neither's.
+    """
     if seen.peer.address == seen.own.address:
         if context.by_host:
             return {SourceIP.PRESERVED, SourceIP.MASQUERADED}

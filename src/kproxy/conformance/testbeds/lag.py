@@ -1,8 +1,8 @@
-"""How slow the machine is while a subject is waited for: the control that keeps its slowness from being the subject's.
+"""Slowness of the machine while a subject is awaited: the control that keeps it from counting against the subject.
 
-Two things are measured.  How long the harness stood still: its own timer fires late.  And, once the wait is no longer a
-short one, how long a fixed piece of work takes: a shell that is started and counts.  A proxy that sleeps until its resync leaves
-the machine idle and is not excused; one that gets no processor waits as long as that shell does.
+Two things are measured. How long the harness was stalled: its own timer fires late. And, once the wait is no longer a
+short one, how long a fixed piece of work takes: a shell that is started and counts. A proxy that sleeps until its
+resync leaves the machine idle and is not excused; one that gets no processor waits as long as that shell does.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from kproxy.linux.host import run_tool
 
 TICK = 0.1
 LONG = 1.0
-"""Seconds of waiting after which the machine is tried, and from then on as often."""
+"""Seconds of waiting after which the machine's speed is measured, and between later measurements."""
 WORK = ("sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done")
 USUAL = 0.1
-"""Seconds that the work takes at most where the machine is as it should be; idle, some 0.03 (2 GHz)."""
+"""Seconds that the work takes at most on a healthy machine; idle, some 0.03 (2 GHz)."""
 
 
 @dataclass(slots=True)
 class Lag:
-    """What is known up to now."""
+    """Measurements up to now."""
 
     stalled: float = 0.0
     worked: float = 0.0
@@ -33,7 +33,7 @@ class Lag:
 
     @property
     def slowness(self) -> float:
-        """The work's mean time, in usual ones, at least 1.  The mean: one stall counts as long as it lasted, one late turn hardly."""
+        """Mean time of the work in units of `USUAL`, at least 1. The mean: one stall counts as long as it lasted."""
         return max(self.worked / (USUAL * self.works), 1.0) if self.works else 1.0
 
     async def _tick(self) -> None:
@@ -55,7 +55,7 @@ class Lag:
 
 @asynccontextmanager
 async def lag() -> AsyncIterator[Lag]:
-    """Measure while the block lasts."""
+    """Measure for the length of the context."""
     found = Lag()
     tasks = [asyncio.create_task(found._tick()), asyncio.create_task(found._try())]  # noqa: SLF001 (this module's own)
     try:

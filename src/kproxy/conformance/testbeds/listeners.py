@@ -1,4 +1,4 @@
-"""Who must listen in a lab, for what cases ask.  Pure."""
+"""Servers that a lab needs for the probes of cases. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kproxy.model.network import Protocol
 
 
 def listeners(instances: Sequence[Instance]) -> Iterator[tuple[str, int, Protocol, str]]:
-    """Where, on which port and as whom servers must listen for these cases.
+    """Namespace, port, protocol and name of every server that these cases need.
 
-    Every node port that is asked for has a daemon of each node behind it: what the proxy does not
-    take gets that daemon's answer, and is known to be untouched.
+    Every node port that is probed has a daemon of each node behind it: a packet that the proxy does not rewrite gets
+    that daemon's reply, and is known to be untouched.
     """
     for instance in instances:
         taken = set(_ports_to_send_from(instance))
@@ -38,13 +38,13 @@ def listeners(instances: Sequence[Instance]) -> Iterator[tuple[str, int, Protoco
 
 
 def _served(case: Case, service: CaseService) -> Iterator[Port]:
-    """The ports that endpoints of a Service listen on."""
+    """Ports that endpoints of a Service listen on."""
     sockets = case.opens_sctp_sockets
     return (port for port in service.ports if sockets or port.protocol is not Protocol.SCTP)
 
 
 def _ports_to_send_from(instance: Instance) -> Iterator[int]:
-    """Port numbers that nobody may listen on, since a sender takes them."""
+    """Port numbers without a server, since a sender uses them as its source port."""
     for step in instance.case.steps:
         if isinstance(step, Probe | Open) and step.from_port_of is not None:
             yield instance.destination(step.from_port_of)[1]

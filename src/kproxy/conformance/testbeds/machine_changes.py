@@ -1,7 +1,7 @@
-"""The machine beside the lab: what somebody changes there while a run goes on.
+"""Changes of the machine beside the lab, made by others during a run.
 
-What a lab's namespaces depend on spoils the run.  Anything else is reported with it, and takes no verdict away: no packet
-of a case meets the machine's own rules.
+Changes that a lab's namespaces depend on invalidate the run. Any other is reported and changes no verdict: no packet
+of a case traverses the machine's own rules.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from kproxy.lab.faults import machine_state
 from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.kernels.current import kernel_here
 
-_CHANGED = "this machine was changed while the run went on, by the subject or by somebody else"
+_CHANGED = "this machine was changed while the run went on, by the subject or by another process"
 
 
 def report_machine_changes(work: Callable[[], Report]) -> Report:
-    """The report of a run, with what was changed meanwhile.  A guest is nobody's machine."""
+    """Report of the run, with the changes to this machine's rules and sysctls made during it.
+
+    Not checked inside a guest kernel, which only the run uses.
+    """
     if kernel_here() in (KernelName.UML, KernelName.VM):
         return work()
     before = machine_state.read_machine_state()

@@ -77,16 +77,16 @@ from kproxy.model.network import Family, Protocol
 from kproxy.spec.outcome import Failure
 
 SLOW_PATIENCE, SLOW_QUIET = 20.0, 2.0
-"""Seconds to wait for an answer, and for silence, on an emulated kernel."""
+"""Patience for a reply, and for silence, on an emulated kernel, in seconds."""
 BARRIER, SLOW_BARRIER = 60.0, 240.0
-"""Seconds a subject has to apply changes, if nobody asks for something else; the second on an emulated kernel."""
+"""Seconds that a subject has to apply changes, by default; the second on an emulated kernel."""
 EMULATED_TIME = (
     "an emulated kernel starts processes and changes rules many times slower than a machine's own, and no control measures that: "
     "how long changes take is shown, and not judged"
 )
 NOT_OURS = "a real API server is not ours to disturb"
 MAX_REPROBED = 8
-"""Connections that show again what was unlawful, where several endpoints may answer."""
+"""Number of connections of a repeated probe, where several endpoints may reply."""
 
 
 def opener(
@@ -98,10 +98,11 @@ def opener(
     *,
     sandboxed: bool = False,
 ) -> OpenTestbed:
-    """How `kproxy.conformance.engine.session` opens labs for a subject.
+    """Opener of labs for a subject, for `kproxy.conformance.engine.session`.
 
-    It has ``barrier`` seconds to apply changes (0: as many as suit the kernel).  ``assets``: the programs of a real
-    API server, to be used in place of the lab's own.  ``sandboxed``: the subject gets a room of its own and is watched.
+    It has ``barrier`` seconds to apply changes (0: the kernel's default). ``assets``: the programs of a real API
+    server, to be used in place of the lab's own. ``sandboxed``: the subject runs in a sandbox and its disk use is
+    limited.
     """
 
     @asynccontextmanager
@@ -147,7 +148,7 @@ async def _watched(proxies: Proxies) -> AsyncIterator[None]:
 
 
 def _tried(instances: Sequence[Instance], subject: Subject, mode: str) -> frozenset[Feature]:
-    """The features that a lab's cases need, of those that the subject claims; of all where it claims none of them."""
+    """Features that a lab's cases need, among those that the subject claims; all of them where it claims none."""
     cases = [instance.case for instance in instances]
     claimed = [case for case in cases if not subject.missing_features(case, mode)] or cases
     return frozenset(feature for case in claimed for feature in case.features)
@@ -185,11 +186,11 @@ class NetnsTestbed(PacketTestbed):
     # ------------------------------------------------------------------ preparation
 
     def serves(self, families: Sequence[Family]) -> None:
-        """Expect the subject to serve these families only."""
+        """Restrict the families that the subject is expected to serve."""
         self._settling.families = tuple(families)
 
     def prepare(self, instances: Sequence[Instance]) -> None:
-        """Put the lab's own objects in the API server and open every server the cases need."""
+        """Write the lab's own objects to the API server and open every server the cases need."""
         for document in lab_objects().values():
             self._put(document)
         if isinstance(self.server, KubeApiServer):
@@ -207,13 +208,13 @@ class NetnsTestbed(PacketTestbed):
             self.lab.servers.serve(self.lab.network[where], port, protocol, who)
 
     def label_zones_later(self) -> None:
-        """Let Nodes have no zone label until proxies run, so that what a start does with it is judged by one case alone."""
+        """Leave the zone labels of Nodes out until proxies run, so that one case alone judges their effect at a start."""
         for document in unlabelled_node_documents():
             self._put(document)
         self._zones_to_come = node_documents()
 
     def not_runnable_reason(self, case: Case) -> str | None:
-        """Why this kernel cannot run a case."""
+        """Reason why this kernel cannot run a case."""
         if case.opens_sctp_sockets and not _kernel_has_sctp(self.lab):
             return "this kernel has no SCTP sockets (a kernel with CONFIG_IP_SCTP, or its sctp module loaded)"
         if any(isinstance(step, CheckLatency) for step in case.steps) and _emulated():
@@ -280,7 +281,7 @@ class NetnsTestbed(PacketTestbed):
         await self._settling.control()
 
     async def settle(self) -> None:
-        """Return when both proxies have finished applying all that was written; raises as `Settling.settle`."""
+        """Return when both proxies have applied everything that was written; raises as `Settling.settle`."""
         await self._settling.settle(self.proxies.check)
         if self._zones_to_come:
             labelled, self._zones_to_come = self._zones_to_come, ()
@@ -290,7 +291,7 @@ class NetnsTestbed(PacketTestbed):
         self.proxies.settled()
 
     def convergence(self) -> Sequence[LatencySample]:
-        """How long changes have taken up to now."""
+        """Latencies of changes up to now."""
         return tuple(self._settling.applied)
 
     def _overdue(self, waiting: Sequence[Place], seconds: float) -> str:
@@ -315,15 +316,15 @@ class NetnsTestbed(PacketTestbed):
             return await raw_packets.send_raw_probe(self.lab, instance, probe, patience, who)
 
     async def read_sysctl(self, node: str, name: str) -> str:
-        """The value of a setting below ``net`` in a node's network namespace."""
+        """Value of a sysctl below ``net`` in a node's network namespace."""
         return self.lab.network[node].read(f"/proc/sys/net/{name}").strip()
 
     async def watch_entries(self, instance: Instance, step: UnrelatedEntries) -> Observation:
-        """Whether connection tracking entries of others are what they were."""
+        """State of the inserted conntrack entries."""
         return await self._entries.observe(instance, step)
 
     async def act(self, instance: Instance, act: UnjudgedAction) -> None:
-        """Let something happen that is not judged."""
+        """Perform an action that is not judged."""
         if isinstance(act, OutOfWindow):
             await crafted.send_out_of_window(self.lab, lab_flow(self._flow(instance, act.flow)[0]))
         else:
@@ -332,7 +333,7 @@ class NetnsTestbed(PacketTestbed):
     # ------------------------------------------------------------------ evidence
 
     async def reprobe(self, instance: Instance, step: Probe | Ping | CheckHealth | Send) -> None:
-        """Ask with all witnesses; for silence that is unlawful it does not wait as long as the first time."""
+        """Repeat a check with all witnesses; waits for unlawful silence less long than the first time."""
         patience, self._patience = self._patience, 2 * self._quiet
         try:
             rules = deciding_rules(self.lab, instance, step) if isinstance(step, Probe) else b""
@@ -355,7 +356,7 @@ class NetnsTestbed(PacketTestbed):
                 return [await self.send_on_flow(instance, step)]
 
     async def evidence(self, instance: Instance, folder: Path) -> None:
-        """Objects, both nodes as they are, and what was seen when it was asked again."""
+        """Write objects, the state of both nodes, and the evidence of the repeated check."""
         objects = [
             document
             for kind in (ResourceKind.SERVICE, ResourceKind.ENDPOINT_SLICE)

@@ -1,6 +1,6 @@
-"""A case's questions as probes in the lab's addresses, and their answers as outcomes.
+"""Base class of testbeds that send real packets: a case's steps as probe requests, observations as outcomes.
 
-What testbeds of real packets have in common; where the packets are sent is their `ProbeTransport`'s affair.
+A `ProbeTransport` sends the packets.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from kproxy.lab.probes.observation import Direction, ProbeRequest
 from kproxy.spec.outcome import Failure
 
 PATIENCE = 5.0
-"""Seconds to wait for an answer where silence would be unlawful."""
+"""Seconds to wait for a reply where silence would be unlawful."""
 QUIET = 0.5
-"""Seconds without any answer that count as silence where silence is lawful."""
+"""Seconds without a reply that count as silence where silence is lawful."""
 
 
 class PacketTestbed:
-    """Puts questions to a ground; ``patience`` and ``quiet`` as `PATIENCE` and `QUIET`."""
+    """Performs steps through a `ProbeTransport`; ``patience`` and ``quiet`` as `PATIENCE` and `QUIET`."""
 
     def __init__(self, transport: ProbeTransport, patience: float = PATIENCE, quiet: float = QUIET) -> None:
         self._transport = transport
@@ -54,7 +54,7 @@ class PacketTestbed:
         self._flows: dict[tuple[str, str], tuple[FlowHandle, Open]] = {}
 
     def read(self, traced: Traced, instance: Instance, step: Probe | Open) -> Observation:
-        """What was seen as the outcomes it may be."""
+        """Observation as outcomes."""
         return interpret_step(traced.observation, instance, step)
 
     async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
@@ -75,7 +75,11 @@ class PacketTestbed:
         return replace(seen, marks=marks)
 
     def _at_once(self, traced: Traced, instance: Instance, probe: Probe) -> Observation:
-        """No clock says whether a first packet was lost: it is seen to leave its sender again."""
+        """Observation of a probe that must be answered at its first packet.
+
+        A retransmission (its first packet captured more than once leaving the sender) makes it unlawful; elapsed time
+        is not used.
+        """
         here = (s for s in traced.evidence.sightings if s.namespace == probe.sender.name)
         times = sum(sighting.direction is Direction.OUT for sighting in here)
         seen = self.read(traced, instance, probe)
@@ -106,7 +110,7 @@ class PacketTestbed:
         return interpret_ping(seen, evidence, instance, ping)
 
     async def check_health(self, instance: Instance, step: HealthRequest) -> Observation:
-        """Ask a health check node port, or a proxy."""
+        """Send a request to a health check node port, or to a proxy."""
         if isinstance(step, CheckProxy):
             return Observation(frozenset(), await self._proxy_health(instance, step))
         seen = await self._transport.get(self._request(instance, step), step.path)
@@ -144,7 +148,7 @@ class PacketTestbed:
         return self.read(seen, instance, hold)
 
     async def reopen(self, instance: Instance, reopen: Reopen) -> Observation:
-        """Open a held flow anew from the same port, and exchange once."""
+        """Open a held flow again from the same port, and exchange once."""
         flow, hold = self._flow(instance, reopen.flow)
         anew, seen = await self._transport.reopen(flow, self._patience)
         if anew is not None:
@@ -152,7 +156,7 @@ class PacketTestbed:
         return self.read(seen, instance, hold)
 
     async def act(self, instance: Instance, act: UnjudgedAction) -> None:
-        """Let something happen that is not judged; the one thing that every ground can."""
+        """Perform an action that is not judged; the one that every transport supports."""
         assert isinstance(act, StopListening)
         await self._transport.close_listener(self._flow(instance, act.flow)[0])
 
@@ -163,6 +167,9 @@ class PacketTestbed:
 
 
 def _picks_its_source(step: Probe | Open | Ping | CheckHealth) -> bool:
-    """Whether the sender's kernel chooses the address that it sends from, and SCTP lists all it might."""
+    """True if source address selection is left to the sender's kernel.
+
+    For senders on nodes and in pods, and for multi-homed SCTP probes, whose INIT then lists all addresses.
+    """
     inside = step.sender.kind in {VantageKind.HOST, VantageKind.POD}
     return inside or (isinstance(step, Probe) and step.multihomed)

@@ -1,6 +1,7 @@
-"""What carries out the questions of real packets: the interface, and the lab as one.
+"""Transport interface for probes, flows and HTTP requests (`ProbeTransport`), and its implementation over the lab.
 
-`kproxy.conformance.testbeds.packet_testbed` puts a case's questions to a `ProbeTransport` in the lab's addresses, wherever it is.
+`kproxy.conformance.testbeds.packet_testbed` sends a case's probes through a `ProbeTransport` in the lab's addresses,
+wherever it is.
 """
 
 from __future__ import annotations
@@ -16,49 +17,49 @@ from kproxy.lab.probes import echo, http
 from kproxy.lab.probes.observation import Evidence, Observation, ProbeRequest, Silent, Socket
 
 MAX_CONCURRENT_PROBES = 150
-"""Probes under way at the same time."""
+"""Number of probes under way at the same time."""
 
 
 class FlowHandle(Interface):
-    """A flow that was opened."""
+    """Handle of an open flow."""
 
     @property
     def own(self) -> Socket:
-        """The sender's address and port."""
+        """Sender's address and port."""
 
 
 class ProbeTransport(Interface):
-    """Where packets are sent, and what can be seen of them."""
+    """Transport of packets, with the evidence about them."""
 
     async def probe(self, request: ProbeRequest, count: int) -> Sequence[Traced]:
-        """Send so many new connections; what came of each, with all that is known of it."""
+        """Send so many new connections; returns the observation of each, with all evidence."""
 
     async def probe_marked(
         self, request: ProbeRequest, mark: int
     ) -> tuple[Traced, tuple[packet_marks.Mark, ...]]:
-        """One whose packets the sender's kernel marks, and the marks that its first ones left the node with."""
+        """Send one whose packets the sender's kernel marks; returns also the marks that its first packets left the node with."""
 
     async def ping(self, request: ProbeRequest) -> tuple[echo.Ping, Evidence]:
         """Send an ICMP echo request."""
 
     async def get(self, request: ProbeRequest, path: str) -> http.Response | Silent | None:
-        """Ask by HTTP; None: refused."""
+        """Send an HTTP request; None: refused."""
 
     async def open_flow(self, request: ProbeRequest) -> tuple[FlowHandle | None, Traced]:
         """Connect (or bind), exchange once, and keep the socket."""
 
     async def exchange(self, flow: FlowHandle, patience: float) -> Traced:
-        """Ask again over the same socket."""
+        """Send one more request over the same socket."""
 
     async def reopen(self, flow: FlowHandle, patience: float) -> tuple[FlowHandle | None, Traced]:
-        """Have the server close a flow's connection, and connect again from the same port."""
+        """Make the server close a flow's connection, and connect again from the same port."""
 
     async def close_listener(self, flow: FlowHandle) -> None:
-        """Let the server that answered a flow last listen no more."""
+        """Close the listening socket of the server that replied on a flow last."""
 
 
 class LabTransport:
-    """The lab's namespaces in this process."""
+    """Transport over the lab's namespaces in this process."""
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
@@ -75,7 +76,7 @@ class LabTransport:
     async def probe_marked(
         self, request: ProbeRequest, mark: int
     ) -> tuple[Traced, tuple[packet_marks.Mark, ...]]:
-        """One whose packets are marked."""
+        """Send one whose packets are marked."""
         async with self.semaphore:
             return await packet_marks.probe_marked(self._lab, request, mark)
 
@@ -87,35 +88,35 @@ class LabTransport:
         return seen, evidence
 
     async def get(self, request: ProbeRequest, path: str) -> http.Response | Silent | None:
-        """Ask by HTTP."""
+        """Send an HTTP request."""
         return await http.http_get(self._lab, request, path)
 
     async def open_flow(self, request: ProbeRequest) -> tuple[FlowHandle | None, Traced]:
-        """Open a flow."""
+        """Open a flow in the lab."""
         flow, seen = await self._lab.open_flow(request)
         return flow, _traced(seen)
 
     async def exchange(self, flow: FlowHandle, patience: float) -> Traced:
-        """Ask again over it."""
+        """Send one more request over a flow."""
         return _traced(await lab_flow(flow).exchange(patience))
 
     async def reopen(self, flow: FlowHandle, patience: float) -> tuple[FlowHandle | None, Traced]:
-        """Open it anew."""
+        """Open a flow again from the same port."""
         anew, seen = await self._lab.reopen(lab_flow(flow), patience)
         return anew, _traced(seen)
 
     async def close_listener(self, flow: FlowHandle) -> None:
-        """Stop its server."""
+        """Close the listening socket of a flow's server."""
         held = lab_flow(flow)
         self._lab.close_listener(held.last, held.request.protocol)
 
 
 def _traced(seen: Observation) -> Traced:
-    """An exchange of a flow; of any but silence nothing else is known."""
+    """Exchange of a flow with its evidence, which only silence has."""
     return Traced(seen, seen.evidence if isinstance(seen, Silent) else Evidence())
 
 
 def lab_flow(flow: FlowHandle) -> LabFlow:
-    """A flow as the lab's, which it is."""
+    """The flow handle narrowed to `LabFlow`: this transport makes no other."""
     assert isinstance(flow, LabFlow)
     return flow

@@ -1,4 +1,4 @@
-"""The subject's processes in a lab: on each node, with their files, started, watched, killed, started again."""
+"""Processes of the subject in a lab: on each node, with their files, started, watched, killed, restarted."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ API_PORT = 6443
 API_ADDRESS = f"127.0.0.1:{API_PORT}"
 LOG_TAIL_LINES, LOG_TAIL_BYTES = 15, 4096
 LOG_SEARCHED = 4 << 20
-"""Bytes in which the first error is looked for."""
+"""Bytes of a log that are searched for the first error."""
 WATCH, SLOW_WATCH = 0.25, 60.0
-"""Seconds between two looks at the disk; the second in virtual time, where idle time would be full of them."""
+"""Seconds between two checks of the disk; the second in virtual time, where idle time would be full of them."""
 
 
 class ObjectWriter(Interface):
-    """Where the harness writes objects; what is not admitted raises `kproxy.lab.kube.NotAdmitted`."""
+    """Writer of objects; one that is not admitted raises `kproxy.lab.kube.NotAdmitted`."""
 
     def put(self, kind: ResourceKind, document: Document) -> object:
         """Create or replace an object."""
@@ -55,25 +55,25 @@ class ObjectWriter(Interface):
 
 
 class LabApiServer(Interface):
-    """An API server of the lab: `kproxy.lab.apiserver.ApiServer`, or a real one (`kproxy.lab.kube.KubeApiServer`)."""
+    """API server of the lab: `kproxy.lab.apiserver.ApiServer`, or a real one (`kproxy.lab.kube.KubeApiServer`)."""
 
     @property
     def store(self) -> ObjectWriter:
-        """Its objects."""
+        """Store of its objects."""
 
     async def listen(self, sockets: Iterable[socket.socket]) -> None:
         """Serve on listening sockets of any namespace."""
 
     def kubeconfig(self, address: str) -> str:
-        """How clients reach it at one of them."""
+        """Kubeconfig for clients in the namespace of one of them."""
 
     def url(self, address: str) -> str:
-        """The same as URL."""
+        """URL at which clients in that namespace reach the API server."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeIdentity:
-    """Who a node of the lab is in the cluster: its Node's name, its address, the pods' ranges (none: the topology's)."""
+    """Identity of a lab node in the cluster: its Node's name, its address, the pods' ranges (none: the topology's)."""
 
     hostname: str
     address: str
@@ -87,7 +87,7 @@ OF_TOPOLOGY: Mapping[str, NodeIdentity] = {
 
 
 class Proxies:
-    """The subject on every node of a lab."""
+    """Processes of the subject on every node of a lab."""
 
     def __init__(
         self,
@@ -101,9 +101,9 @@ class Proxies:
         self._network, self._subject, self._mode, self._profile = network, subject, mode, profile
         self._directory = directory
         self.nodes: Mapping[str, NodeIdentity] = OF_TOPOLOGY
-        """Where it runs, and as whom; to be changed before the start."""
+        """Nodes that it runs on, with their identities; to be changed before the start."""
         self.sandboxed = False
-        """Whether it gets a room of its own on each (`kproxy.lab.sandbox`); likewise."""
+        """True if it gets a sandbox on each node (`kproxy.lab.sandbox`); to be changed before the start."""
         self._tools = xtables_directory(directory / "bin", variant)
         self._server: LabApiServer | None = None
         self._masquerade_bits: dict[str, int] = {}
@@ -115,7 +115,7 @@ class Proxies:
         self._well: dict[str, int] = {}
 
     async def start_all(self, server: LabApiServer) -> None:
-        """Let the API server listen on every node, and start the subject there.  Raises `LabError`."""
+        """Make the API server listen on every node, and start the subject there. Raises `LabError`."""
         self._server = server
         address = ip_address("127.0.0.1")
         await server.listen(listen_in(self._network[node], address, API_PORT) for node in self.nodes)
@@ -129,7 +129,7 @@ class Proxies:
     def start(self, node: str, masquerade_bit: int | None = None) -> None:
         """Write a node's files and start its proxy, its processes one after the other.
 
-        ``masquerade_bit``: one to have from now on.
+        ``masquerade_bit``: value in the configuration from now on.
         """
         if masquerade_bit is not None:
             self._masquerade_bits[node] = masquerade_bit
@@ -156,11 +156,11 @@ class Proxies:
             self._running[node].append(process)
 
     async def drop_forwarded(self) -> None:
-        """Drop on every node what is forwarded after its destination was translated, below all rules there are."""
+        """Add a rule on every node that drops forwarded packets after DNAT, below all existing rules."""
         await self._append("FORWARD", "-m", "conntrack", "--ctstate", "DNAT", "-j", "DROP")
 
     async def drop_health_checks(self, first: int) -> None:
-        """Drop on every node new connections from elsewhere to its ports from this one on, below all rules there are."""
+        """Add a rule on every node that drops new connections from outside to its ports from ``first`` on, below all existing rules."""
         ports = ("-p", "tcp", "--dport", f"{first}:65535")
         await self._append(
             "INPUT", "!", "-i", "lo", *ports, "-m", "conntrack", "--ctstate", "NEW", "-j", "DROP"
@@ -172,9 +172,9 @@ class Proxies:
                 await run_in(self._network[node], [str(self._tools / tool), "-w", "-A", *rule])
 
     async def kill(self, node: str) -> None:
-        """SIGKILL a node's proxy and wait for its end; in a room also what it has started and left behind.
+        """Kill a node's proxy with SIGKILL and wait for its end.
 
-        What is started there from now on runs in the mode that is judged.
+        In a sandbox, all other processes of the sandbox are killed too. A later start there is in the judged mode.
         """
         self._modes.pop(node, None)
         await self._end(node, self._running.pop(node))
@@ -189,7 +189,7 @@ class Proxies:
             await process.wait()
 
     async def kill_all(self) -> None:
-        """SIGKILL all that run."""
+        """Kill all proxies with SIGKILL."""
         for node in list(self._refusing):
             await self.take_writes(node)
         for node in list(self._running):
@@ -198,19 +198,19 @@ class Proxies:
             await self._rooms.popitem()[1].close()
 
     async def refuse_writes(self, node: str) -> None:
-        """Let the kernel have no memory for what a node's proxy writes to it.  Raises `LabError`."""
+        """Make the kernel writes of a node's proxy fail with ENOBUFS. Raises `LabError`."""
         if node not in self._refusing:
             self._refusing[node] = await inject_write_errors(
                 [process.pid for process in self._running[node]], errno.ENOBUFS
             )
 
     async def take_writes(self, node: str) -> None:
-        """Let the kernel take it again."""
+        """End `refuse_writes`."""
         if node in self._refusing:
             await self._refusing.pop(node).end()
 
     async def watch(self) -> NoReturn:
-        """Kill who takes too much room on the disk; `check` tells then."""
+        """Kill a proxy whose log or folder exceeds its size limit; `check` raises afterwards."""
         pause = WATCH if time_here() is Time.REAL else SLOW_WATCH
         while True:
             await asyncio.sleep(pause)
@@ -221,7 +221,7 @@ class Proxies:
                     await self._end(node, processes)
 
     def check(self) -> None:
-        """Raise `SubjectFailed` if a proxy takes too much room, or has ended by itself; `HarnessError` for a full disk."""
+        """Raise `SubjectFailed` if a proxy exceeds its disk limits, or has ended by itself; `HarnessError` for a full disk."""
         if full := self._watch.disk_full():
             raise HarnessError(full)
         for node, processes in self._running.items():
@@ -242,26 +242,26 @@ class Proxies:
         return f"{self.explained(ended, node)}\ncommand: {command}"
 
     def explained(self, what: str, node: str) -> str:
-        """What a node's proxy did with the first error that it has logged since all was well; the end of its log below."""
+        """Text of a proxy's failure with the first error that it has logged since the last success, and the end of its log."""
         log = self.tail(node)
         cause = first_error(_log_from(self.log(node), self._well.get(node, 0))) or log.rpartition("\n")[2]
         return f"{what}: {cause}\n{log}" if cause else f"{what}: it has written nothing"
 
     def settled(self) -> None:
-        """All that was written is applied: what is logged up to here explains no later failure."""
+        """Record that everything is applied: errors logged so far explain no later failure."""
         self._well = {node: self.log(node).stat().st_size for node in self._running}
 
     @property
     def tools(self) -> Path:
-        """A folder with ``iptables`` and its siblings, of the variant that the subject finds."""
+        """Folder with ``iptables`` and its siblings, of the variant that the subject finds."""
         return self._tools
 
     def log(self, node: str) -> Path:
-        """The file a node's proxy writes its output to."""
+        """Log file of a node's proxy."""
         return self._directory / f"{node}.log"
 
     def tail(self, node: str) -> str:
-        """The last lines of that file."""
+        """Last lines of that file."""
         lines = read_tail(self.log(node), LOG_TAIL_BYTES).strip().splitlines()
         return "\n".join(lines[-LOG_TAIL_LINES:])
 
@@ -293,7 +293,7 @@ class Proxies:
         return values
 
     def _values(self, node: str) -> Mapping[str, str]:
-        """What placeholders stand for."""
+        """Values of the placeholders in a subject's commands."""
         home = self._directory / node
         server, who = self._server, self.nodes[node]
         return {
@@ -311,14 +311,14 @@ class Proxies:
 
 
 def _log_from(path: Path, start: int) -> str:
-    """A log from some place on; only so much of it as can be looked through at once."""
+    """Text of a log from an offset on, at most `LOG_SEARCHED` bytes."""
     with path.open("rb") as file:
         file.seek(start)
         return file.read(LOG_SEARCHED).decode(errors="replace")
 
 
 def _once(ready: Sequence[str], argv: Sequence[str]) -> list[str]:
-    """A command that waits until another one succeeds."""
+    """Command that waits until another one succeeds."""
     if not ready:
         return list(argv)
     return [

@@ -1,4 +1,7 @@
-"""Questions that no socket would ask: their packets are made by hand (`kproxy.lab.probes.crafted`)."""
+"""Probes that no ordinary socket can send (martians, spoofed sources, bare SCTP INITs), built as raw packets.
+
+See `kproxy.lab.probes.crafted`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from kproxy.spec.outcome import Failure
 
 
 def needs_raw_packet(probe: Probe) -> bool:
-    """Whether a probe's packets are."""
+    """True if a probe needs a raw packet rather than a socket."""
     return probe.init_chunk_only or probe.sender.kind is VantageKind.SPOOFED or _martian(probe)
 
 
@@ -25,7 +28,10 @@ def _martian(probe: Probe) -> bool:
 async def send_raw_probe(
     lab: Lab, instance: Instance, probe: Probe, patience: float, crowd_member: int
 ) -> Observation:
-    """Send one; ``crowd_member``: which of a crowd.  Nothing for ``patience`` seconds is silence."""
+    """Send one; ``crowd_member``: number of a host among `UNUSED_HOSTS`.
+
+    No record for ``patience`` seconds is silence.
+    """
     packet = instance.bound_packet(probe.sender, probe.to).packet
     source, to = (
         instance.source_address(probe.sender, probe.to, crowd_member),

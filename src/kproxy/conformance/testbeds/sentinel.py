@@ -1,4 +1,4 @@
-"""Sentinel Services: added after other changes, they answer when those have been applied.  Pure."""
+"""Sentinel Services: added after other changes, they are served when those have been applied. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kproxy.model.network import Address, Family
 SENTINEL_POD = "a3"
 SENTINEL_PORT = 9999
 MOVED_PORT, MOVED = 9998, f"{SENTINEL_POD}, the sentinels' other port"
-"""Where its endpoint moves to, and who answers there."""
+"""Port that its endpoint moves to, and the name of the server there."""
 NAMESPACE = "kproxy-lab"
 FIRST_OFFSET, ADDRESSES = 512, 256
 
@@ -28,21 +28,21 @@ class Sentinel:
 
     @property
     def name(self) -> str:
-        """The Service's name."""
+        """Name of the Service."""
         return f"sentinel-{self.number}"
 
     def cluster_ip(self, family: Family) -> Address:
-        """Its cluster IP; reused only after `ADDRESSES` further sentinels."""
+        """Cluster IP of the Service; reused only after `ADDRESSES` further sentinels."""
         return topology.SERVICE_CIDR[family][FIRST_OFFSET + self.number % ADDRESSES]
 
     @property
     def documents(self) -> tuple[Document, ...]:
-        """Service first, then its EndpointSlices."""
+        """Objects of the sentinel: the Service, then its EndpointSlices."""
         return (self._service(), *(self._slice(family) for family in self.families))
 
     @property
     def keys(self) -> tuple[Key, ...]:
-        """The identities of its objects."""
+        """Keys of its objects."""
         return tuple(map(document_key, self.documents))
 
     def _service(self) -> Document:

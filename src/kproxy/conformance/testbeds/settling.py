@@ -1,8 +1,25 @@
-"""Waiting until a subject has applied all that was written: a sentinel Service that answers on both nodes.
+"""Settling: waits until a subject has applied everything that was written, with sentinel Services.
 
-Proxies apply changes in order, so what came before a sentinel is applied when it answers.  A second change then proves
-that the sync which served the first has ended, clean-up included (a proxy's syncs do not overlap).  It comes alone, so the time
-it takes is that of one change: see `kproxy.conformance.engine.convergence`.
+Theory of operation, on top of `kproxy.conformance.testbeds.barrier`. `Settling.settle` is called after the changes of
+a round:
+
+1. The sentinels of the last round are deleted and a new one is created.  Proxies apply changes in order, so when it is
+   served on a node, in a family, all changes before it are applied there.
+2. They need not be *finished*: a proxy may remove stale rules or conntrack entries after it has written the new
+   ones.  So a second change follows.  A proxy's syncs do not overlap; when the second change is in effect, the sync of
+   the first has ended, clean-up included.
+3. The second change is isolated, nothing else is written with it, so the time it takes is the network programming latency of
+   one change (`LatencySample`, `kproxy.conformance.engine.convergence`).  With ``varied`` it is in turn a moved endpoint,
+   a deletion, another port, a creation.
+
+A sentinel has a fresh name and cluster IP, so the reply of an old one cannot be taken for it. Probes time out after
+30 ms at first, so that silence does not blur the measured time, and after up to 0.3 s on slow machines.
+
+If a sentinel is overdue, the cause has to be known: `control` connects to the sentinels' pod directly. If that fails
+the lab is broken (`HarnessError`), else the subject is (`SubjectFailed`, `NothingServed` if it has never served).
+
+A proxy whose writes fail by injection is excused. When it can write again it has to apply the backlog by itself, so
+it first has a quarter of the time to serve the last sentinel, before a new one would trigger a write (`_catches_up`).
 """
 
 from __future__ import annotations
@@ -25,17 +42,17 @@ from kproxy.model.network import Family
 
 _FIRST_PATIENCE, _PATIENCE = 0.03, 0.3
 _DIRECT = 5.0
-"""Seconds to wait for a sentinel, and for its pod without a Service."""
+"""Seconds to wait for the sentinels' pod without a Service."""
 _OF_THE_TIME = 1 / 4
-"""That a proxy has to apply changes: for those that it could not write before."""
+"""Fraction of the time limit that a proxy has to apply what it could not write before."""
 _SECOND = (ChangeKind.MOVED, ChangeKind.DELETED, ChangeKind.PORT, ChangeKind.CREATED)
-"""What follows the first sentinel, in turn: each a change that comes alone."""
+"""Kinds of the second change, in turn: each an isolated change."""
 
 Check = Callable[[], None]
 
 
 class Settling:
-    """Made of how to write, how to ask from a node, and what to say of who is late after ``seconds``."""
+    """Made of functions to write changes, to probe, and to describe overdue pairs after ``seconds``."""
 
     def __init__(
         self,
@@ -47,7 +64,7 @@ class Settling:
         *,
         varied: bool = False,
     ) -> None:
-        """``varied``: the second change is another one each time; the pod must listen on both of its ports then."""
+        """``varied``: the second change is of another kind each time; the pod must listen on both of its ports then."""
         self._write, self._probe, self._overdue = write, probe, overdue
         self._seconds = seconds
         self._numbers = itertools.count()
@@ -57,16 +74,16 @@ class Settling:
         self._caught_up = True
         self.families = tuple(families)
         self.applied: list[LatencySample] = []
-        """Every change that was waited for, but the first of all: it waits for the subject's start."""
+        """Every change that was awaited, except the first of all, which waits for the subject's start."""
         self._begun = 0.0
         self._second = itertools.cycle(_SECOND if varied else (ChangeKind.CREATED,))
 
     def excuse(self, node: str) -> None:
-        """The proxy of this node cannot write: it is not waited for."""
+        """Do not wait for this node's proxy, which cannot write."""
         self._unwritable.add(node)
 
     def expect(self, node: str) -> None:
-        """It can write again, and is to apply by itself what it could not."""
+        """Wait for this node's proxy again, which has to apply by itself what it could not write."""
         self._caught_up = self._caught_up and node not in self._unwritable
         self._unwritable.discard(node)
 
@@ -75,10 +92,10 @@ class Settling:
         return list(itertools.product(nodes, self.families))
 
     async def settle(self, check: Check = lambda: None) -> None:
-        """Return when both proxies have applied all that was written, and have ended the sync that did.
+        """Return when both proxies have applied everything that was written, and have ended the sync that did.
 
-        ``check`` finds a proxy that has ended.  Raises `SubjectFailed` when they do not, `NothingServed` when they have
-        never done so yet, and `HarnessError` when the control fails.
+        ``check`` raises when a proxy has ended. Raises `SubjectFailed` when they do not, `NothingServed` when they
+        have never done so yet, and `HarnessError` when the control fails.
         """
         try:
             await self._settle(check)
@@ -91,7 +108,7 @@ class Settling:
     async def control(self) -> None:
         """Reach the sentinels' pod from every node in every family, without a Service; raises `HarnessError`.
 
-        Where that arrives before the subject is started, the lab works, and what does not arrive later is the subject's.
+        If it is reached before the subject is started, the lab works, and a later failure is the subject's.
         """
         for node, family in self._places():
             to = topology.POD_ADDRESS[SENTINEL_POD][family]
@@ -142,7 +159,7 @@ class Settling:
     async def _measured(
         self, kind: ChangeKind, done: Callable[[str, Family], Awaitable[bool]], check: Check
     ) -> None:
-        """Wait until a change that was just committed is in effect everywhere."""
+        """Wait until a change that was just committed is in effect everywhere, and record its latency."""
         self._begun, starting = time.monotonic(), kind is ChangeKind.TOGETHER and not self._served
         async with lag() as slow:
 
@@ -162,9 +179,9 @@ class Settling:
             await wait_until_served(self._places(), done, check, self._late, self._seconds, seen)
 
     async def _catches_up(self, check: Check) -> bool:
-        """Whether a proxy that can write again applies what it could not; a new sentinel would make it write anyway.
+        """True if a proxy that can write again applies what it could not; a new sentinel would make it write anyway.
 
-        Where it does not, the questions show it.
+        If it does not, the case's checks show it.
         """
         self._caught_up = True
         last = partial(self._serves, self._standing[-1])
@@ -192,7 +209,10 @@ class Settling:
 
     @property
     def _patience(self) -> float:
-        """An unallocated address may be silent: so short at first that silence does not blur the time, longer on slow machines."""
+        """Patience of a probe in seconds, as an unallocated address may be silent.
+
+        Short at first, so that silence does not blur the measured time, longer on slow machines.
+        """
         return min(max(time.monotonic() - self._begun, _FIRST_PATIENCE), _PATIENCE)
 
 

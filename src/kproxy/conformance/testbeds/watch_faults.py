@@ -1,4 +1,4 @@
-"""An API server that lets no proxy learn of changes for a while, and what it does then.
+"""Faults of the lab's API server that keep changes from proxies for a while.
 
 Beside `kproxy.conformance.testbeds.netns`; knows the lab's own API server, and no case.
 """
@@ -22,7 +22,7 @@ _BEGINS_WITHIN = 20.0
 
 
 def merge_withheld(changes: Iterable[Change]) -> Iterator[Change]:
-    """What is told later, of all cases at once and after everything else: one interruption for each kind."""
+    """The changes with all withheld ones moved to the end and merged: one watch fault of each kind for all cases."""
     later: dict[WatchFault, tuple[Change, ...]] = {}
     for change in changes:
         if isinstance(change, WithholdEvents):
@@ -35,7 +35,7 @@ def merge_withheld(changes: Iterable[Change]) -> Iterator[Change]:
 async def change_during_fault(
     server: ApiServer, fault: WatchFault, change: Callable[[], Awaitable[None]]
 ) -> None:
-    """Make changes while no proxy learns of any."""
+    """Make changes during a fault of all watches."""
     match fault:
         case WatchFault.CONNECTION_RESET:
             server.drop_watches(reset=True)
@@ -51,7 +51,7 @@ async def change_during_fault(
 
 
 async def start_without_slices(server: ApiServer, start: Callable[[], None], seconds: float) -> None:
-    """Start a proxy, and give it no EndpointSlices until so long after it has begun to list them."""
+    """Start a proxy, and serve it no EndpointSlices until so many seconds after it has begun to list them."""
     before = len(_listed(server))
     with server.faults.during(StallRequests(kinds=_SLICES)):
         start()
@@ -68,5 +68,5 @@ async def _until(true: Callable[[], bool]) -> None:
 
 
 def _listed(server: ApiServer) -> list[float]:
-    """When EndpointSlices were listed, or watched."""
+    """Times at which EndpointSlices were listed, or watched."""
     return [request.at for request in server.requests if request.kind is ResourceKind.ENDPOINT_SLICE]

@@ -54,7 +54,7 @@ def test_two_modes_are_compared_and_only_differences_reported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert fuzz("--seed", "5", "--against-mode", "iptables") == 0
-    assert re.search(r"\d+ packets, 0 met different fates", capsys.readouterr().out)
+    assert re.search(r"\d+ packets, 0 with different outcomes", capsys.readouterr().out)
     monkeypatch.setitem(BACKENDS, "nftables", broken(BACKENDS["nftables"]))
     assert fuzz("--seed", "5", "--against-mode", "nftables") == 1
     reported = capsys.readouterr().out

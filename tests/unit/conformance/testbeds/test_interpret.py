@@ -180,7 +180,7 @@ def test_a_refusal_about_an_address_that_was_not_queried_is_never_lawful() -> No
     refused = lab.Refused(lab.Icmp(Family.IPV4, 3, 3), ip_address("172.18.0.2"), endpoint)
     seen = interpret_step(refused, V4, requested())
     assert seen.outcomes == set()
-    assert "10.244.1.11:10000, which was not asked" in seen.text
+    assert "10.244.1.11:10000, which was not probed" in seen.text
 
 
 @pytest.mark.parametrize("connected", [False, True])

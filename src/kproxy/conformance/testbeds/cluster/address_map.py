@@ -1,7 +1,23 @@
-"""The lab's addresses and ports for a cluster's, and back: what is asked goes outward, what was seen inward.
+"""Address map between the lab and a cluster: a bijection of addresses and ports.
 
-Pure.  Built once for the instances that a testbed runs (`build_address_map`): every address and node port they use gets one
-that the cluster may give.  What `kproxy.lab.probes.observation` knows goes through `AddressMap`; objects go through `outward`.
+Pure. Theory of operation: cases are bound to the lab's addresses (`kproxy.lab.topology`), and the oracle's verdicts
+are in them, but in a cluster pods and nodes have other addresses, and Services may only have free ones. Rather than
+binding cases to each cluster, the map translates at the edge: requests and objects to the cluster's addresses,
+observations back to the lab's. Everything between sees the lab.
+
+`build_address_map` makes it once for the instances that a testbed runs:
+
+- Nodes, pods and clients: the lab's address maps to that of the node or pod with the same role.
+- Cluster IPs that the cases use, and the sentinels': free addresses of the cluster's ServiceCIDR, past its first `SPARED` ones.
+- External and load balancer IPs: the same host number in ranges reserved for tests, which no real host has.
+- Node ports: free ports of the cluster's range.  Target ports: moved by `TARGET_PORTS_AWAY`, out of the kubelets' range.
+
+The mapping has to be invertible for every address that may be observed, also for those it does not contain: a cluster
+may use for a foreign pod an address that is one of the lab's. `kproxy.conformance.testbeds.cluster.permutation`
+therefore completes the pairs to a permutation. Further addresses of nodes (a pod's gateway) map to the lab's gateways
+in observations only.
+
+Values of `kproxy.lab.probes.observation` are mapped by `AddressMap`, Kubernetes objects by `object_map`.
 """
 
 from __future__ import annotations
@@ -33,7 +49,7 @@ from kproxy.lab.probes.observation import (
 from kproxy.model.network import Address, Family, Network, family_of
 
 SPARED = 256
-"""First addresses of a ServiceCIDR that are left to its DNS and the like, where it has room enough."""
+"""Number of first addresses of a ServiceCIDR that are left to the cluster's DNS and others, where it is large enough."""
 
 TARGET_PORTS_AWAY, SHIFTS = 10000, 2
 
@@ -41,33 +57,33 @@ _OUTSIDE = {
     Family.IPV4: (ip_network("198.18.0.0/16"), ip_network("198.19.0.0/16")),
     Family.IPV6: (ip_network("2001:2::1:0/112"), ip_network("2001:2::2:0/112")),
 }
-"""For external and load balancer IPs: ranges that RFC 2544 and RFC 5180 keep for tests, so that nobody is there."""
+"""Ranges for external and load balancer IPs, reserved for tests by RFC 2544 and RFC 5180, so that no host has them."""
 
 
 CLIENT = "client"
-"""The outside client of the lab sends from an address for each node; a neighbour in a cluster has one."""
+"""Name of the lab's on-link client, which has an address for each node; a neighbour node in a cluster has one."""
 OUTSIDE = {CLIENT: topology.CLIENT_ADDRESS, "remote": topology.REMOTE_ADDRESS}
-"""The lab's clients outside of the cluster, by their names."""
+"""Addresses of the lab's clients outside of the cluster, by their names."""
 
 
 class AddressesExhausted(Exception):
-    """The cluster has too few addresses or ports left; says which, and what to do."""
+    """The cluster has too few free addresses or ports; the message has the numbers and the remedy."""
 
 
 @dataclass(frozen=True)
 class AddressMap:
-    """Both ways between the lab's addresses and a cluster's."""
+    """Address map between the lab and a cluster, for addresses, ports and gateways."""
 
     cluster: ClusterTopology
     addresses: Permutation[Address]
     ports: Permutation[int]
     gateways: Mapping[Address, Address]
-    """Further addresses of nodes, and what the lab's nodes have in their place: for what was seen only."""
+    """The lab's addresses for further addresses of nodes, in observations only."""
 
     # ------------------------------------------------------------------ outward
 
     def request(self, request: ProbeRequest) -> ProbeRequest:
-        """What is asked, in the cluster's addresses."""
+        """Request in the cluster's addresses."""
         neighbour = request.sender == CLIENT and self.cluster.neighbour is not None
         source = None if neighbour else request.source
         return replace(
@@ -81,15 +97,15 @@ class AddressMap:
     # ------------------------------------------------------------------ inward
 
     def address(self, address: Address) -> Address:
-        """An address that was seen, as the lab's."""
+        """The lab's address for one observed in the cluster."""
         return self.gateways.get(address) or self.addresses.invert(address)
 
     def socket(self, socket: Socket) -> Socket:
-        """Likewise with its port."""
+        """The lab's address and port of a socket observed in the cluster."""
         return Socket(self.address(socket.address), self.ports.invert(socket.port))
 
     def observation(self, seen: Observation) -> Observation:
-        """What was seen, in the lab's addresses."""
+        """Observation in the lab's addresses."""
         match seen:
             case Answered(at=at, peer=peer, own=own):
                 return replace(seen, at=self.socket(at), peer=self.socket(peer), own=self.socket(own))
@@ -101,7 +117,7 @@ class AddressMap:
                 return seen
 
     def evidence(self, evidence: Evidence) -> Evidence:
-        """What captures and servers saw, in the lab's addresses."""
+        """Evidence of captures and servers in the lab's addresses."""
         return replace(
             evidence,
             sightings=tuple(map(self._sighting, evidence.sightings)),
@@ -116,7 +132,7 @@ class AddressMap:
 
 
 def build_address_map(cluster: ClusterTopology, instances: Sequence[Instance]) -> AddressMap:
-    """The lens for what these instances use.  Raises `AddressesExhausted`."""
+    """Address map for these instances. Raises `AddressesExhausted`."""
     return AddressMap(
         cluster,
         Permutation(dict(_addresses(cluster, instances))),
@@ -177,7 +193,7 @@ def _same_host(address: Address, own: Network, other: Network) -> Address:
 
 
 def _used(instances: Sequence[Instance]) -> Iterator[Address]:
-    """Every address of a Service that the cases declare, or ask for."""
+    """Every address of a Service that the cases declare or probe."""
     for instance in instances:
         for service in instance.services:
             for family in Family:
@@ -190,7 +206,7 @@ def _used(instances: Sequence[Instance]) -> Iterator[Address]:
 
 
 def _targets(instance: Instance) -> Iterator[Target]:
-    """Whom its steps ask, and whose port numbers they send from."""
+    """Targets of its steps, and those whose port numbers they send from."""
     for step in instance.case.steps:
         destinations = (getattr(step, name, None) for name in ("to", "from_port_of"))
         yield from (to for to in destinations if isinstance(to, Target))
@@ -210,7 +226,10 @@ def _node_ports(cluster: ClusterTopology, instances: Sequence[Instance]) -> dict
 
 
 def _target_ports(instances: Sequence[Instance]) -> dict[int, int]:
-    """Away from the ports that kubelets and their like have on nodes, where endpoints may be too; the proxy's is asked for."""
+    """Target ports moved by `TARGET_PORTS_AWAY`, out of the range of kubelets and other daemons on nodes.
+
+    Endpoints may be on the host's network. `HEALTHZ_PORT` keeps its number.
+    """
     return {
         number: number + TARGET_PORTS_AWAY
         for instance in instances

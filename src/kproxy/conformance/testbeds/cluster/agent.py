@@ -1,8 +1,8 @@
-"""The agent: what a pod of the cluster testbed runs.  ``python -m kproxy.conformance.testbeds.cluster.agent``.
+"""Agent: program of a pod of the cluster testbed. ``python -m kproxy.conformance.testbeds.cluster.agent``.
 
-One process in the pod's own network namespace, with the lab's probes, servers and captures in it.  It does what it is
-asked by HTTP, one message each, by whoever knows its key, and nothing of its own accord; it asks nobody for anything
-and writes nothing.  Needs CAP_NET_ADMIN (a SYN's number) and CAP_NET_RAW (captures).
+One process in the pod's own network namespace, with the lab's probes, servers and captures in it. It executes
+commands that come by HTTP, one message each, from clients with its key, and does nothing of its own accord; it opens
+no connection of its own and writes nothing. Needs CAP_NET_ADMIN (a SYN's number) and CAP_NET_RAW (captures).
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from kproxy.lab.probes.observation import Observation, ProbeRequest
 from kproxy.model.network import Address
 
 KEY = "KPROXY_AGENT_KEY"
-"""The environment variable with the key."""
+"""Environment variable with the key."""
 KEY_HEADER = "X-Kproxy-Key"
-"""The header that shows it; the API server's proxy keeps ``Authorization`` for itself."""
+"""Header with the key; the API server's proxy keeps ``Authorization`` for itself."""
 PATH = "/ask"
 NUMBERS_EACH = 1 << 24
-"""How many probes an agent may send before its numbers are another's."""
+"""Number of probe numbers for each agent, so that no two agents use the same."""
 _LARGEST_MESSAGE = 1 << 22
 _HOME = Path("/usr/sbin")
 
 
 class Agent:
-    """Does what messages ask; ``name`` is who it is in the lab, ``index`` another number for each agent."""
+    """Executes commands; ``name``: its name in the lab, ``index``: a distinct number for each agent."""
 
     def __init__(self, name: str, index: int) -> None:
         self.name = name
@@ -51,7 +51,7 @@ class Agent:
         self._flows: dict[str, LabFlow] = {}
 
     async def execute(self, command: object) -> object:  # noqa: C901, PLR0911 (a line or two for each command)
-        """Carry out a command; its answer."""
+        """Execute a command and return the reply."""
         match command:
             case messages.Hello():
                 return messages.About(self.name, tuple(_addresses(self.here)), _has_sctp(self.here))
@@ -95,7 +95,7 @@ class Agent:
         return messages.Done()
 
     async def handle(self, request: web.Request) -> web.Response:
-        """One message in, one out; 403 without the key."""
+        """Handle one message; 403 without the key."""
         if not hmac.compare_digest(request.headers.get(KEY_HEADER, ""), os.environ.get(KEY, "")):
             raise web.HTTPForbidden(text="without the key of this run the agent does nothing")
         try:
@@ -107,7 +107,7 @@ class Agent:
         return web.Response(body=wire.encode_agent_message(answer), content_type="application/json")
 
     def close(self) -> None:
-        """Close all it has opened."""
+        """Close all sockets and flows."""
         self.lab.close()
 
     def _serve(self, listener: messages.Listener) -> str:
@@ -142,7 +142,7 @@ class Agent:
 
 
 def _addresses(here: CurrentNamespace) -> list[Address]:
-    """The addresses of all interfaces, by the kernel's tables: no program for it is in the image."""
+    """Addresses of all interfaces, from /proc: the image has no program for it."""
     six = (ip_address(int(line[:32], 16).to_bytes(16, "big")) for line in _lines(here, "if_inet6"))
     return [
         address for address in (*parse_fib_trie(_lines(here, "fib_trie")), *six) if not address.is_loopback
@@ -157,7 +157,7 @@ def _lines(here: CurrentNamespace, name: str) -> list[str]:
 
 
 def parse_fib_trie(trie: Iterable[str]) -> list[Address]:
-    """The node's own IPv4 addresses in the lines of ``/proc/net/fib_trie``: leaves with a route of type LOCAL for themselves alone."""
+    """The node's own IPv4 addresses in the lines of ``/proc/net/fib_trie``: leaves with a /32 route of type LOCAL."""
     found: dict[Address, None] = {}
     leaf = ""
     for line in trie:
@@ -178,7 +178,7 @@ def _has_sctp(here: CurrentNamespace) -> bool:
 
 
 async def serve_agent(name: str, index: int, port: int) -> None:
-    """Answer on a port of every address, until SIGTERM."""
+    """Serve on a port of every address, until SIGTERM."""
     allow_many_files()
     agent = Agent(name, index)
     application = web.Application(client_max_size=_LARGEST_MESSAGE)
@@ -187,7 +187,7 @@ async def serve_agent(name: str, index: int, port: int) -> None:
     await runner.setup()
     try:
         await web.TCPSite(runner, port=port, reuse_address=True).start()
-        over = asyncio.Event()  # a container's first process is ended by SIGTERM only if it asks to be
+        over = asyncio.Event()  # SIGTERM ends a container's first process only if it has a handler
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
         await over.wait()
     finally:
@@ -196,7 +196,7 @@ async def serve_agent(name: str, index: int, port: int) -> None:
 
 
 def agent_main(arguments: Sequence[str] | None = None) -> None:
-    """Words: ``NAME INDEX PORT``."""
+    """Run an agent; arguments: ``NAME INDEX PORT``."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("name")
     parser.add_argument("index", type=int)

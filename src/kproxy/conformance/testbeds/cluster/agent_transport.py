@@ -1,6 +1,6 @@
-"""Agents as a `ProbeTransport`: what is asked goes outward through the lens, what they saw comes back inward.
+"""Agents as a `ProbeTransport`: requests and observations pass through the address map.
 
-Silence is proven by what the others saw: all agents are asked for what they know of a probe that nobody answered.
+Silence is proven by the records of the others: all agents are queried for a probe that got no reply.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kproxy.model.network import Protocol
 
 @dataclass
 class AgentFlow:
-    """A flow that an agent holds; ``own`` in the lab's addresses."""
+    """Flow that an agent holds; ``own`` in the lab's addresses."""
 
     sender: str
     name: str
@@ -32,7 +32,7 @@ class AgentFlow:
 
 
 class AgentTransport:
-    """The pods and nodes of a cluster, each with an agent."""
+    """Pods and nodes of a cluster, each with an agent."""
 
     def __init__(self, fleet: Fleet, address_map: AddressMap) -> None:
         self.fleet, self.address_map = fleet, address_map
@@ -43,7 +43,7 @@ class AgentTransport:
         return [traced for traced, _ in await self._probe(request, count)]
 
     async def probe_marked(self, request: ProbeRequest, mark: int) -> tuple[Traced, tuple[Mark, ...]]:
-        """One whose packets are marked."""
+        """Send one connection whose packets are marked."""
         ((traced, marks),) = await self._probe(request, 1, mark)
         return traced, marks
 
@@ -66,14 +66,14 @@ class AgentTransport:
         return Traced(self.address_map.observation(seen), self.address_map.evidence(evidence), one.number)
 
     async def _exchanged(self, sender: str, reply: messages.Exchanged) -> Traced:
-        """An exchange of a flow; where nobody answered, with what the others know of it."""
+        """Result of an exchange on a flow; without a reply, with the evidence of the other agents."""
         seen = reply.observation
         own = seen.evidence if isinstance(seen, Silent) else Evidence()
         others = [] if isinstance(seen, Answered) else await self._collect_evidence([reply.number], sender)
         return self._traced(messages.Seen(reply.number, seen, own), _merge_evidence(*others))
 
     async def _collect_evidence(self, numbers: Sequence[int], sender: str) -> Sequence[Evidence]:
-        """What all other agents know of these probes."""
+        """Evidence of all other agents about these probes."""
         known = await self.fleet.send_all(messages.Look(tuple(numbers)), messages.Known, but=(sender,))
         return [
             _merge_evidence(*each) for each in zip(*(one.evidence for one in known.values()), strict=True)
@@ -91,26 +91,26 @@ class AgentTransport:
         return (seen if isinstance(seen, Silent) else self.address_map.observation(seen)), evidence
 
     async def get(self, request: ProbeRequest, path: str) -> http.Response | Silent | None:
-        """Ask by HTTP."""
+        """Send an HTTP request."""
         command = messages.Get(self.address_map.request(request), path)
         return (await self.fleet.send(request.sender, command, messages.Got)).response
 
     async def open_flow(self, request: ProbeRequest) -> tuple[FlowHandle | None, Traced]:
-        """Open a flow."""
+        """Open a flow on an agent."""
         name = f"flow-{next(self._names)}"
         command = messages.Open(self.address_map.request(request), name)
         reply = await self.fleet.send(request.sender, command, messages.Exchanged)
         return await self._opened(request.sender, name, request.protocol, reply)
 
     async def exchange(self, flow: FlowHandle, patience: float) -> Traced:
-        """Ask again over it."""
+        """Send one more request over a flow."""
         held = _own(flow)
         reply = await self.fleet.send(held.sender, messages.Exchange(held.name, patience), messages.Exchanged)
         held.last = reply.number
         return await self._exchanged(held.sender, reply)
 
     async def reopen(self, flow: FlowHandle, patience: float) -> tuple[FlowHandle | None, Traced]:
-        """Have whoever serves a flow hang up, and open it anew."""
+        """Make the server of a flow close it, and open it again."""
         held = _own(flow)
         await self.fleet.send_all(messages.HangUp(held.last), messages.Done)
         reply = await self.fleet.send(held.sender, messages.Reopen(held.name, patience), messages.Exchanged)
@@ -125,7 +125,7 @@ class AgentTransport:
         return AgentFlow(sender, name, protocol, self.address_map.socket(reply.own), reply.number), seen
 
     async def close_listener(self, flow: FlowHandle) -> None:
-        """Stop the server of a flow."""
+        """Close the listening socket of a flow's server."""
         held = _own(flow)
         await self.fleet.send_all(messages.StopListening(held.last, held.protocol), messages.Done)
 
@@ -136,7 +136,7 @@ def _own(flow: FlowHandle) -> AgentFlow:
 
 
 def _merge_evidence(*parts: Evidence) -> Evidence:
-    """All that several agents know of one probe."""
+    """Evidence of several agents about one probe, merged."""
     return Evidence(
         tuple(sighting for part in parts for sighting in part.sightings),
         tuple(reception for part in parts for reception in part.receptions),

@@ -1,6 +1,6 @@
-"""What must be known of a cluster to run cases in it, as values.  Pure.
+"""Topology of a cluster that cases run in, as values. Pure.
 
-Nodes and pods are called as in `kproxy.lab.topology`: ``a`` and ``b``, ``a1`` to ``b3``.
+Nodes and pods have the names of `kproxy.lab.topology`: ``a`` and ``b``, ``a1`` to ``b3``.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from kproxy.model.network import Address, Family, Network, family_of
 Addresses = Mapping[Family, Address]
 
 NODE_PORTS = (30000, 32767)
-"""What an API server allocates node ports from unless it is told otherwise; both ends belong to it."""
+"""Default node port range of an API server, both ends included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterNode:
-    """A node that cases use: its object's name, internal addresses, zone label.
+    """Node that cases use: its object's name, internal addresses, zone label.
 
-    ``others``: further addresses of its interfaces, such as what its pods have as gateway; loopback is none of them.
+    ``others``: further addresses of its interfaces, such as its pods' gateway, without loopback.
     """
 
     name: str
@@ -30,7 +30,7 @@ class ClusterNode:
 
 
 def lowest_addresses(addresses: Collection[Address]) -> Mapping[str, Addresses]:
-    """The two lowest addresses of each family, link-local ones left out: the first for node ``a``, the second for ``b``.
+    """The two lowest addresses of each family, without link-local ones: the first for node ``a``, the second for ``b``.
 
     Raises ValueError when there are fewer in a family that has any.
     """
@@ -47,12 +47,12 @@ def lowest_addresses(addresses: Collection[Address]) -> Mapping[str, Addresses]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterTopology:
-    """Where cases run: two nodes, their pods, and which addresses and ports Services may have.
+    """Two nodes, their pods, and the addresses and ports that Services may have.
 
-    ``neighbour``: a third node's addresses, whose host is the client outside; None where there is none.
-    ``outside``: the addresses of clients outside, ``client`` and ``remote``, by the node that what they send from them goes through.
+    ``neighbour``: a third node's addresses, whose host is the client outside; None where there is none. ``outside``:
+    the addresses of clients outside, ``client`` and ``remote``, by the node that their packets go through.
     ``namespace`` is that of all objects, ``load_balancer_class`` one that no controller acts for.
-    ``taken_addresses``, ``taken_ports``: cluster IPs and node ports of Services that are there already.
+    ``taken_addresses``, ``taken_ports``: cluster IPs and node ports of existing Services.
     """
 
     namespace: str
@@ -68,5 +68,5 @@ class ClusterTopology:
 
     @property
     def families(self) -> tuple[Family, ...]:
-        """Those that Services may have here."""
+        """Families that Services may have here."""
         return tuple(family for family in Family if family in self.service_cidrs)

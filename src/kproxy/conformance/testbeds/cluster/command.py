@@ -1,4 +1,4 @@
-"""``kproxy conformance cluster``: look at a cluster, judge its service proxy, report, exit code."""
+"""``kproxy conformance cluster``: survey a cluster, judge its service proxy, report, exit code."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ _SERVICE_CIDRS = "/apis/networking.k8s.io/v1/servicecidrs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """``run_in_cluster``: which cases of whom, and where results go; which cluster; the image of its agents.
+    """Options: ``run_in_cluster``: cases, subject and outputs; then the cluster, and the image of its agents.
 
-    ``client``, ``remote``: URLs of agents outside of the cluster, both or none.  ``allow_production``: although it looks like production.
+    ``client``, ``remote``: URLs of agents outside of the cluster, both or none. ``allow_production``: run although it looks
+    like production.
     """
 
     run: RunOptions
@@ -52,7 +53,7 @@ class ClusterOptions:
 
     @property
     def outside(self) -> OutsideAgents:
-        """The agents outside, with the key that the environment has.  Raises `ConformanceRunError`."""
+        """Agents outside, with the key in the environment. Raises `ConformanceRunError`."""
         urls = {name: url for name, url in (("client", self.client), ("remote", self.remote)) if url}
         if not urls:
             return NO_OUTSIDE_AGENTS
@@ -66,7 +67,7 @@ class ClusterOptions:
 
 
 def run_in_cluster(options: ClusterOptions) -> int:
-    """Judge what serves Services in a cluster; 0 all lawful, 1 a case failed, 2 it cannot be run there."""
+    """Judge the service proxy of a cluster; 0 all lawful, 1 a case failed, 2 it cannot be run there."""
     try:
         options.run.outputs.check()
         marks = expected_failures.read_xfails(options.run.xfails)
@@ -100,7 +101,7 @@ def _run_all(session: Session, cluster: ClusterUnderTest, console: Console) -> R
 
 
 def open_cluster_under_test(options: ClusterOptions) -> ClusterUnderTest:
-    """The cluster, if it is there, has what cases need, and is nobody's production.  Raises `NoCluster`."""
+    """The cluster, if it exists, has what cases need, and is not production. Raises `NoCluster`."""
     outside = options.outside
     connection = connect_cluster(options.kubeconfig, options.context)
     store = connection.store()
@@ -121,7 +122,10 @@ def _survey(store: KubeStore) -> ClusterSurvey:
 
 
 def _refuse_leftovers(store: KubeStore) -> None:
-    """Two runs would wait for each other's rules; what a killed run has left says so too."""
+    """Raise `NoCluster` if the namespace of another run exists.
+
+    Two runs at a time would disturb each other, and a killed run leaves its namespace behind.
+    """
     selector = ",".join(f"{name}%3D{value}" for name, value in LABELS.items())
     there = store.request("GET", f"/api/v1/namespaces?labelSelector={selector}")["items"]
     if there:
@@ -140,7 +144,7 @@ def _refuse_production(connection: ClusterConnection, store: KubeStore) -> None:
 
 
 def _facts(cluster: ClusterUnderTest, subject: Subject) -> Mapping[str, str]:
-    """What a result depends on."""
+    """Facts about the cluster that a result depends on."""
     nodes = cluster.survey.nodes.values()
     node_infos = [node["status"].get("nodeInfo", {}) for node in nodes]
     return {
@@ -157,7 +161,7 @@ def _facts(cluster: ClusterUnderTest, subject: Subject) -> Mapping[str, str]:
 
 
 def _reproduce_arguments(options: ClusterOptions) -> list[str]:
-    """The command that asks the same cluster, without the choice of cases."""
+    """Command line for the same cluster, without the choice of cases."""
     run_ = options.run
     said = ["kproxy", "conformance", "cluster", "--proxy", run_.proxy, "--mode", run_.mode]
     for flag, value in (

@@ -1,7 +1,7 @@
-"""How a cluster is reached: what a kubeconfig says, as TLS, headers and connections.
+"""Connection to a cluster: a kubeconfig as TLS, headers and connections.
 
-Reading kubeconfigs, with their plugins and renewed tokens, is the `kubernetes` package's work (``kproxy[cluster]``); objects go
-by the lab's own store, agents' messages by aiohttp, since a thousand of them are under way at once.
+Reading kubeconfigs, with their plugins and renewed tokens, is the `kubernetes` package's work (``kproxy[cluster]``);
+objects go by the lab's own store, agents' messages by aiohttp, since a thousand of them are under way at once.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ MISSING = "the package kubernetes is not installed, which reads kubeconfigs: pip
 
 
 class NoCluster(LabError):
-    """There is no cluster to be used; says why, and what to do."""
+    """No usable cluster; the message has the reason and the remedy."""
 
 
 @dataclass(frozen=True)
 class ClusterConnection:
-    """A cluster's API server; ``context``: how the kubeconfig calls it."""
+    """A cluster's API server; ``context``: its name in the kubeconfig."""
 
     url: str
     context: str
@@ -33,14 +33,14 @@ class ClusterConnection:
     configuration: Any
 
     def headers(self) -> dict[str, str]:
-        """What shows who we are: asked anew each time, for tokens are renewed."""
+        """Authorization headers, read for each request, since tokens are renewed."""
         given = [one["value"] for one in self.configuration.auth_settings().values() if one["value"]]
         if not given and self.configuration.username:
             given = [self.configuration.get_basic_auth_token()]
         return {"Authorization": given[0]} if given else {}
 
     def store(self) -> KubeStore:
-        """Where its objects are."""
+        """Store of its objects."""
         return KubeStore(self._connect, self.headers)
 
     def _connect(self) -> http.client.HTTPConnection:
@@ -52,7 +52,7 @@ class ClusterConnection:
 
 
 def connect_cluster(kubeconfig: str = "", context: str = "") -> ClusterConnection:
-    """The cluster of a kubeconfig (default: ``$KUBECONFIG``, else the usual file) and context.  Raises `NoCluster`."""
+    """Cluster of a kubeconfig (default: ``$KUBECONFIG``, else the usual file) and context. Raises `NoCluster`."""
     try:
         from kubernetes import client, config  # noqa: PLC0415 (an extra: only who asks for a cluster needs it)
     except ImportError as error:

@@ -1,7 +1,7 @@
-"""The agents of one run: their namespace and Pods in the cluster, and how they are asked.
+"""Agents of one run: their namespace and Pods in the cluster, and requests to them.
 
-Asked through the API server (``pods/proxy``): a kubeconfig is all the harness has, and neither it nor the pods open
-anything to anybody else.
+Requests go through the API server (``pods/proxy``): a kubeconfig is all the harness needs, and neither it nor the
+pods open a port to other clients.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kproxy.lab.kube.store import KubeStore
 from kproxy.lab.namespaces import LabError
 
 START_PATIENCE = 180.0
-"""Seconds until every agent must answer: an image may have to be pulled."""
+"""Seconds until every agent must reply: an image may have to be pulled."""
 END_PATIENCE = 60.0
 """Seconds that the cluster may take to remove the namespace."""
 _POLL = 0.2
@@ -47,14 +47,14 @@ FATAL_REASONS = frozenset(
         "CreateContainerError",
     }
 )
-"""What a container may wait for that will not come by itself."""
+"""Reasons of a waiting container that do not pass by themselves."""
 
 A = TypeVar("A")
 
 
 @dataclass(frozen=True, slots=True)
 class OutsideAgents:
-    """Agents outside of the cluster, which somebody else started: the URL of each by its name, and their key."""
+    """Agents outside of the cluster, started by the user: the URL of each by its name, and their key."""
 
     urls: Mapping[str, str] = field(default_factory=dict)
     key: str = ""
@@ -65,7 +65,7 @@ NO_OUTSIDE_AGENTS = OutsideAgents()
 
 @dataclass(frozen=True)
 class Fleet:
-    """Agents that answer; ``addresses``: those of their Pods."""
+    """Running agents; ``addresses``: those of their Pods."""
 
     namespace: str
     members: Mapping[str, pods.AgentPod]
@@ -77,11 +77,11 @@ class Fleet:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all agents."""
+        """Names of all agents."""
         return (*self.members, *self.outside.urls)
 
     def endpoint(self, agent: str) -> tuple[str, dict[str, str]]:
-        """Where an agent is asked, and the headers that it and whoever is between want."""
+        """URL of an agent, and the headers that the agent and the API server's proxy require."""
         if agent in self.outside.urls:
             return self.outside.urls[agent].rstrip("/") + PATH, {KEY_HEADER: self.outside.key}
         member = self.members[agent]
@@ -89,7 +89,7 @@ class Fleet:
         return self.connection.url + path, {**self.connection.headers(), KEY_HEADER: self.key}
 
     async def send(self, agent: str, command: object, answer: type[A]) -> A:
-        """Have an agent carry out a command.  Raises `HarnessError` when there is no such answer."""
+        """Execute a command on an agent. Raises `HarnessError` without a reply of this type."""
         url, headers = self.endpoint(agent)
         try:
             async with self.session.post(
@@ -112,7 +112,7 @@ class Fleet:
         return reply
 
     async def send_all(self, command: object, answer: type[A], but: Sequence[str] = ()) -> dict[str, A]:
-        """Have all agents but these carry out a command."""
+        """Execute a command on all agents except these."""
         recipients = [name for name in self.names if name not in but]
         answers = await asyncio.gather(*(self.send(name, command, answer) for name in recipients))
         return dict(zip(recipients, answers, strict=True))
@@ -126,7 +126,7 @@ async def open_fleet(
     image: str,
     outside: OutsideAgents = NO_OUTSIDE_AGENTS,
 ) -> AsyncIterator[Fleet]:
-    """Agents in a namespace of their own, which goes with all that is in it, whatever happens in the block.
+    """Agents in a namespace of their own, which is deleted after the block in any case.
 
     Raises `NoCluster` when they do not run.
     """
@@ -151,10 +151,10 @@ async def open_fleet(
 
 
 async def remove_namespace(store: KubeStore, namespace: str) -> None:
-    """Delete a namespace and wait until the cluster has; raises `LabError` with what to do when it does not."""
+    """Delete a namespace and wait until it is gone; raises `LabError` with the remedy when it stays."""
     path = f"/api/v1/namespaces/{namespace}"
     deadline = time.monotonic() + END_PATIENCE
-    with suppress(NotAdmitted):  # whoever may not delete it could not make it
+    with suppress(NotAdmitted):  # a user who may not delete it could not create it
         store.request("DELETE", path, tolerated=(NOT_FOUND,))
         while store.request("GET", path, tolerated=(NOT_FOUND,)).get("code") != NOT_FOUND:
             if time.monotonic() > deadline:
@@ -165,7 +165,7 @@ async def remove_namespace(store: KubeStore, namespace: str) -> None:
 
 
 async def _have_service_account(store: KubeStore, namespace: str) -> None:
-    """A controller makes it; a Pod is not admitted before."""
+    """Wait for the default service account, which a controller creates: no Pod is admitted before."""
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
     deadline = time.monotonic() + START_PATIENCE
     while store.request("GET", path, tolerated=(NOT_FOUND,)).get("code") == 404:
@@ -177,7 +177,7 @@ async def _have_service_account(store: KubeStore, namespace: str) -> None:
 async def _running(
     store: KubeStore, namespace: str, members: Sequence[pods.AgentPod]
 ) -> dict[str, Addresses]:
-    """Wait until every Pod has run and has its addresses."""
+    """Wait until every Pod runs and has its addresses."""
     path = f"/api/v1/namespaces/{namespace}/pods"
     deadline = time.monotonic() + START_PATIENCE
     while True:
@@ -201,7 +201,7 @@ def _runs(pod: Document) -> bool:
 
 
 def _states(pod: Document) -> list[Document]:
-    """Of its containers: what they wait for, or have ended with."""
+    """States of its containers: waiting, running or terminated."""
     statuses: list[Document] = pod.get("status", {}).get("containerStatuses", [])
     return [state for one in statuses for state in one.get("state", {}).values()]
 
@@ -212,14 +212,14 @@ def _is_hopeless(pod: Document) -> bool:
 
 
 def _why(pod: Document) -> str:
-    """What its status says: the reason a container waits or has ended for, or the phase."""
+    """Reason in a Pod's status: of a container that waits or has ended, or the phase."""
     reasons = [f"{s.get('reason', '')} {s.get('message', '')}".strip() for s in _states(pod)]
     message = pod.get("status", {}).get("message")
     return "; ".join(filter(None, reasons)) or str(message or _phase(pod) or "it is not there")
 
 
 async def _answering(made: Fleet) -> None:
-    """Wait until every agent answers."""
+    """Wait until every agent replies."""
     deadline = time.monotonic() + START_PATIENCE
     for name in made.names:
         while True:

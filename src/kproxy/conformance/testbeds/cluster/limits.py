@@ -1,6 +1,6 @@
-"""Which cases a cluster can express, and why not others.  Pure.
+"""Cases that a cluster can express, and the reasons why not others. Pure.
 
-By what a case does alone; what an API server would hold otherwise is asked of it (`kproxy.lab.kube.store`).
+By the content of a case alone; what the API server would not store is queried from it (`kproxy.lab.kube.store`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _STEPS: dict[type[Step], str] = {
     CheckLatency: "changes are timed in a lab only",
     ReadSysctl: "the settings of the cluster's kernels are the cluster's",
     UnrelatedEntries: "the connection tracking of the cluster's nodes is the cluster's",
-    Ping: "nobody of ours answers pings beyond a cluster's nodes",
+    Ping: "no host of the harness answers pings beyond a cluster's nodes",
     OutOfWindow: "segments out of window are made in a lab only",
 }
 _TARGETS: dict[TargetKind, str] = {
@@ -64,9 +64,10 @@ _AT_NODES = {TargetKind.NODE_PORT, TargetKind.HEALTH_CHECK}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterShape:
-    """What a cluster has: families, whether its two nodes are in two zones, whether its kernels have SCTP sockets.
+    """Inventory of a cluster: families, whether its two nodes are in two zones, whether its kernels have SCTP sockets.
 
-    ``outside``: whether there are clients outside that are ours; ``neighbour``: if not, whether there is a third node, whose host is to the other two what the lab's on-link client is.
+    ``outside``: agents exist outside of the cluster. ``neighbour``: if not, a third node exists, whose host takes the
+    role of the lab's on-link client.
     """
 
     families: tuple[Family, ...] = tuple(Family)
@@ -77,12 +78,12 @@ class ClusterShape:
 
 
 def case_not_runnable(case: Case, shape: ClusterShape) -> str | None:
-    """Why a case cannot be expressed in a cluster of this shape; None when it can."""
+    """Reason why a case cannot be expressed in a cluster of this shape; None when it can."""
     return next(_reasons(case, shape), None)
 
 
 def with_cluster_families(case: Case, shape: ClusterShape) -> Case:
-    """The case in those of its families that the cluster has; as it is, where there are none (`case_not_runnable` says so)."""
+    """The case in those of its families that the cluster has; unchanged where there are none (see `case_not_runnable`)."""
     families = tuple(family for family in case.families if family in shape.families)
     return replace(case, families=families) if families and families != case.families else case
 
@@ -126,7 +127,7 @@ def _is_martian(sender: Vantage, to: Target) -> bool:
 
 
 def _of_sender(sender: Vantage, to: Target, shape: ClusterShape) -> Iterator[str]:
-    """A third node's own proxy would serve what its host asks, but for what is at another node's address."""
+    """Reasons against a sender: a third node's own proxy would serve its host's packets, unless sent to another node's address."""
     match sender.kind:
         case VantageKind.SPOOFED:
             yield "a source that is not the sender's own is sent in a lab only"

@@ -1,4 +1,7 @@
-"""What an agent is asked to do, and what it answers.  Values; `kproxy.conformance.testbeds.cluster.wire` is their form."""
+"""Messages between harness and agents: commands and replies.
+
+Values; `kproxy.conformance.testbeds.cluster.wire` encodes them.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,12 @@ from kproxy.model.network import Address, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Who are you?  Answer: `About`."""
+    """Query the agent's identity. Reply: `About`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Answer on a port as ``who``; without ``addresses`` on every one."""
+    """Port to listen on, replying as ``who``; without ``addresses`` on every one."""
 
     port: int
     protocol: Protocol
@@ -31,14 +34,14 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class Serve:
-    """Listen.  Answer: `Served`."""
+    """Listen. Reply: `Served`."""
 
     listeners: tuple[Listener, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Send so many new connections at once.  Answer: `Asked`."""
+    """Send so many new connections at once. Reply: `Asked`."""
 
     request: ProbeRequest
     count: int = 1
@@ -47,14 +50,14 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class SendPing:
-    """Send an ICMP echo request.  Answer: `Pinged`."""
+    """Send an ICMP echo request. Reply: `Pinged`."""
 
     request: ProbeRequest
 
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """Ask by HTTP.  Answer: `Got`."""
+    """Send an HTTP request. Reply: `Got`."""
 
     request: ProbeRequest
     path: str
@@ -62,7 +65,7 @@ class Get:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Open a flow under this name, and exchange once.  Answer: `Exchanged`."""
+    """Open a flow under this name, and exchange once. Reply: `Exchanged`."""
 
     request: ProbeRequest
     flow: str
@@ -70,7 +73,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Exchange on a flow again.  Answer: `Exchanged`."""
+    """Exchange on a flow again. Reply: `Exchanged`."""
 
     flow: str
     patience: float
@@ -78,7 +81,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Reopen:
-    """Wait for the server's end of a flow, connect again from the same port, exchange once.  Answer: `Exchanged`."""
+    """Wait for the server's end of a flow, connect again from the same port, exchange once. Reply: `Exchanged`."""
 
     flow: str
     patience: float
@@ -86,14 +89,17 @@ class Reopen:
 
 @dataclass(frozen=True, slots=True)
 class HangUp:
-    """Close the server's end of the connection over which this number came; whoever has none does nothing."""
+    """Close the server's end of the connection that carried probe ``number``.
+
+    An agent without such a connection does nothing.
+    """
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class StopListening:
-    """Listen no more where this number was received; whoever did not receive it does nothing."""
+    """Close the listening socket that received probe ``number``; an agent that did not receive it does nothing."""
 
     number: int
     protocol: Protocol
@@ -101,19 +107,19 @@ class StopListening:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What do you know of these numbers?  Answer: `Known`."""
+    """Query the evidence of these probes. Reply: `Known`."""
 
     numbers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Drop what the captures have seen up to now."""
+    """Drop the records of the captures up to now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """What rules and tables are there?  Answer: `Told`."""
+    """Read the node's rules and tables. Reply: `Told`."""
 
 
 COMMANDS = (
@@ -121,12 +127,12 @@ COMMANDS = (
     *(HangUp, StopListening, Look, Forget, Tell),
 )
 
-# ----------------------------------------------------------------------- answers
+# ----------------------------------------------------------------------- replies
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """Its name in the lab, the addresses of its interfaces, whether its kernel has SCTP sockets."""
+    """Agent's name in the lab, the addresses of its interfaces, whether its kernel has SCTP sockets."""
 
     name: str
     addresses: tuple[Address, ...]
@@ -135,14 +141,14 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Why it does not listen where it should; empty when it does."""
+    """Reasons why it does not listen where it should; empty when it does."""
 
     problems: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One probe: its number, what came of it, what this agent's captures saw; the marks that it left with, where that is asked for."""
+    """One probe: number, observation, evidence of this agent; fwmarks of the first packets, for probes that set one."""
 
     number: int
     observation: Observation
@@ -159,7 +165,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Pinged:
-    """What came of a ping; its number."""
+    """Observation of a ping, and its number."""
 
     number: int
     seen: Ping
@@ -167,7 +173,7 @@ class Pinged:
 
 @dataclass(frozen=True, slots=True)
 class Got:
-    """None: refused."""
+    """HTTP response; None: refused."""
 
     response: Response | Silent | None
 
@@ -183,26 +189,26 @@ class Exchanged:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The evidence of each number, in order."""
+    """Evidence of each probe, in order."""
 
     evidence: tuple[Evidence, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Texts by name; what a machine lacks is left out."""
+    """Texts of rules and tables by name; those that a machine lacks are left out."""
 
     texts: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Nothing to say."""
+    """Acknowledgement without content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """It could not be done; why."""
+    """Failure of a command; why."""
 
     reason: str
 

@@ -1,6 +1,8 @@
-"""Objects of cases, as a cluster may hold them: its addresses, ports, names and nodes for the lab's.  Pure.
+"""Map of Kubernetes objects of cases into a cluster: its addresses, ports, names and nodes in place of the lab's.
 
-All objects are in one namespace; a name says by a number which of the lab's namespaces it stands for.
+Pure.
+
+All objects are in one namespace; a checksum in a name stands for one of the lab's namespaces.
 """
 
 from __future__ import annotations
@@ -21,27 +23,27 @@ MANAGER = "kproxy-conformance"
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 SERVICE_NAME = "kubernetes.io/service-name"
 CASE = "kproxy.example/case"
-"""The label of an object that says whose it is: the lab's namespace, which has the name of the case."""
+"""Label with the lab's namespace of an object, which has the name of its case."""
 
 
 def mapped_name(namespace: str, name: str) -> str:
-    """What an object of one of the lab's namespaces is called: a DNS label, as long as its name is short."""
+    """Name in the cluster of an object in one of the lab's namespaces: a DNS label, as long as its name is short."""
     return f"{name}-{crc32(namespace.encode()):08x}"
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectMap:
-    """Objects through a lens."""
+    """Map of Kubernetes objects: a case's objects with the cluster's addresses, ports, names and nodes in place of the lab's."""
 
     addresses: AddressMap
 
     def key(self, key: Key) -> Key:
-        """The identity that an object has in the cluster."""
+        """Key of an object in the cluster."""
         kind, namespace, name = key
         return kind, self.addresses.cluster.namespace, mapped_name(namespace, name)
 
     def document(self, document: Document) -> Document:
-        """A Service, EndpointSlice or Endpoints object for the cluster."""
+        """Service, EndpointSlice or Endpoints object for the cluster."""
         metadata = document["metadata"]
         namespace = metadata["namespace"]
         labels = {**metadata.get("labels", {}), CASE: namespace}
@@ -114,19 +116,19 @@ class ObjectMap:
         return outward
 
     def _node(self, hostname: str) -> str:
-        """A Node object's name; one that is nobody's stays."""
+        """Cluster node name for a lab hostname; any other name is returned unchanged."""
         names = {topology.HOSTNAMES[name]: node.name for name, node in self.addresses.cluster.nodes.items()}
         return names.get(hostname, hostname)
 
     def _address(self, text: str) -> str:
-        """An address; what is none, such as ``None`` or a host's name, stays."""
+        """Address for the cluster; a text that is none, such as ``None`` or a host's name, is returned unchanged."""
         try:
             return str(self.addresses.addresses.apply(ip_address(text)))
         except ValueError:
             return text
 
     def _range(self, text: str) -> Iterator[str]:
-        """A source range: those of the lab become the addresses that there are in the cluster."""
+        """Source range: one of the lab's networks becomes the cluster's addresses of its members."""
         try:
             network = ip_network(text.strip())
         except ValueError:
@@ -140,7 +142,7 @@ class ObjectMap:
             yield text
 
     def _members(self, network: Network) -> list[str]:
-        """Who of ours is in one of the lab's networks, each by itself; empty for every other network."""
+        """Cluster addresses (as /32 or /128) of the pods, nodes and clients inside a network of the lab; empty for any other."""
         family, place = family_of(network), self.addresses.cluster
         neighbours = [place.neighbour] if place.neighbour else [*place.outside.get("client", {}).values()]
         known: dict[Network, Sequence[Addresses]] = {

@@ -1,4 +1,4 @@
-"""One-to-one renamings that can be undone, whatever else has the same name.  Pure."""
+"""Invertible renamings that complete a few pairs to a permutation. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ T = TypeVar("T", bound=Hashable)
 
 
 class Permutation(Generic[T]):
-    """``pairs``, and everything else left as it is, but for what must make room.
+    """Invertible renaming that contains ``pairs``; other values map to themselves, except those that a pair displaces.
 
-    A cluster may use an address for a pod of somebody's that is another one's in the lab: what is in
-    the way gets the place that became free at the other end of the chain, so that ``inward(outward(x)) == x`` for every x.
+    A cluster may use for a foreign pod an address that is one of the lab's: a displaced value gets the place that
+    became free at the other end of the chain, so that ``invert(apply(x)) == x`` for every x.
     """
 
     def __init__(self, pairs: Mapping[T, T]) -> None:
-        """Raises ValueError when two things would get the same name."""
+        """Raise ValueError when two values would get the same name."""
         self._out = dict(pairs)
         self._in = {new: old for old, new in pairs.items()}
         if len(self._in) != len(self._out):
@@ -28,9 +28,9 @@ class Permutation(Generic[T]):
             self._out[end], self._in[start] = start, end
 
     def apply(self, value: T) -> T:
-        """Its new name."""
+        """New name of a value."""
         return self._out.get(value, value)
 
     def invert(self, value: T) -> T:
-        """What has this name."""
+        """Value that has this new name."""
         return self._in.get(value, value)

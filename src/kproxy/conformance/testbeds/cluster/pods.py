@@ -1,4 +1,4 @@
-"""The agents' Pods, as documents.  Pure."""
+"""Pods of the agents, as documents. Pure."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from kproxy.conformance.binding.kubernetes_objects import Document
 from kproxy.lab import topology
 
 PORT, HOST_PORT = 7001, 17001
-"""Where an agent listens: in a pod of its own, and on a node."""
+"""Ports of agents: in a pod of its own, and on a node."""
 MAX_LIFETIME_SECONDS = 4 * 3600
 """Seconds after which the kubelet ends an agent whose harness did not."""
 PYTHON = "/usr/bin/python3"
 MODULE = "kproxy.conformance.testbeds.cluster.agent"
 
 LABELS: Mapping[str, str] = {"app.kubernetes.io/managed-by": "kproxy-conformance"}
-"""Of all that the testbed makes."""
+"""Labels of all objects that the testbed creates."""
 PRIVILEGED: Mapping[str, str] = {"pod-security.kubernetes.io/enforce": "privileged"}
-"""Of the namespace: agents have CAP_NET_ADMIN, and some their node's network."""
+"""Labels of the namespace: agents have CAP_NET_ADMIN, and some their node's network."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentPod:
-    """One agent: who it is in the lab, on which node, and whether in the node's own network."""
+    """One agent: its name in the lab, its node, and whether it is in the node's own network."""
 
     name: str
     node: str
@@ -32,12 +32,12 @@ class AgentPod:
 
     @property
     def pod(self) -> str:
-        """The name of its Pod."""
+        """Name of its Pod."""
         return f"agent-{self.name}"
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Port that it listens on."""
         return HOST_PORT if self.on_host else PORT
 
 
@@ -52,7 +52,7 @@ def agent_pods(nodes: Mapping[str, str], neighbour: str = "") -> tuple[AgentPod,
 def agent_pod_document(
     agent: AgentPod, namespace: str, image: str, environment: Mapping[str, str]
 ) -> Document:
-    """The Pod of an agent."""
+    """Pod of an agent, as a document."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",

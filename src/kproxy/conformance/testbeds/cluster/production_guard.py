@@ -1,7 +1,7 @@
-"""Whether a cluster may be used: it must not look like one that people depend on.  Pure.
+"""Guard against production clusters. Pure.
 
-The rule: its context or server is not called after production, it has at most `MAX_NODES` nodes, and no pods but
-those of namespaces `OWN` (what Kubernetes, kind and k3s bring, and ours).  ``--allow-production`` overrides it.
+A cluster may be used if its context or server is not named after production, it has at most `MAX_NODES` nodes, and no
+pods but those of namespaces `OWN` (those of Kubernetes, kind and k3s, and ours). ``--allow-production`` overrides it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SHOWN = 3
 
 
 def production_signs(context: str, server: str, nodes: int, namespaces: Collection[str]) -> list[str]:
-    """Why it looks like production, each in words; ``namespaces``: those that have pods."""
+    """Reasons why it looks like production; ``namespaces``: those that have pods."""
     return list(_production_signs(context, server, nodes, namespaces))
 
 
@@ -29,4 +29,4 @@ def _production_signs(context: str, server: str, nodes: int, namespaces: Collect
     others = sorted(name for name in namespaces if not OWN.fullmatch(name))
     if others:
         more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
-        yield f"somebody's pods run in {', '.join(others[:_SHOWN])}{more}"
+        yield f"foreign pods run in {', '.join(others[:_SHOWN])}{more}"

@@ -1,4 +1,4 @@
-"""What a cluster has, from its objects: which nodes to use, which addresses Services may have.  Pure."""
+"""Survey of a cluster from its objects: nodes to use, and addresses that Services may have. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSurvey:
-    """What there is before anything of ours is.
+    """State of a cluster before the harness creates anything.
 
     ``nodes``: the Node objects that are ``a`` and ``b``; ``neighbour``: a third one, None where there is none.
     """
@@ -31,12 +31,12 @@ class ClusterSurvey:
 
     @property
     def families(self) -> tuple[Family, ...]:
-        """Those that Services may have."""
+        """Families that Services may have."""
         return tuple(family for family in Family if family in self.service_cidrs)
 
     @property
     def zones_differ(self) -> bool:
-        """Whether both nodes have a zone, and not the same one."""
+        """True if both nodes have a zone, and not the same one."""
         first, second = (node_zone(node) for node in self.nodes.values())
         return bool(first and second) and first != second
 
@@ -44,7 +44,7 @@ class ClusterSurvey:
 def survey_cluster(
     nodes: Sequence[Document], services: Sequence[Document], service_cidrs: Sequence[Document]
 ) -> ClusterSurvey:
-    """A survey of these objects.  Raises `NoCluster` when cases cannot be run among them."""
+    """Survey of these objects. Raises `NoCluster` when cases cannot be run among them."""
     ready = sorted(filter(_is_ready, nodes), key=lambda node: (_is_set_apart(node), object_name(node)))
     if len(ready) < len(topology.NODES):
         names = ", ".join(map(object_name, ready)) or "none"
@@ -54,7 +54,7 @@ def survey_cluster(
     cidrs = [text for one in service_cidrs for text in one["spec"]["cidrs"]]
     if not cidrs:
         raise NoCluster(
-            "the cluster tells of no ServiceCIDR: it must serve networking.k8s.io/v1 (1.33 or later)"
+            "the cluster has no ServiceCIDR object: it must serve networking.k8s.io/v1 (1.33 or later)"
         )
     return ClusterSurvey(
         nodes={"a": first, "b": second},
@@ -98,7 +98,7 @@ def _is_ready(node: Document) -> bool:
 
 
 def _is_set_apart(node: Document) -> bool:
-    """Whether others' pods are kept away from it, as from a control plane: it is taken last."""
+    """True if others' pods are kept away from it, as from a control plane: it is used last."""
     return CONTROL_PLANE in node["metadata"].get("labels", {}) or bool(node.get("spec", {}).get("taints"))
 
 

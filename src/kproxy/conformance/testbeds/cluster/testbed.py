@@ -1,7 +1,7 @@
-"""The cluster testbed: the catalogue's questions asked in pods and on nodes of a real cluster.
+"""Cluster testbed: the catalogue's checks, made by agents in pods and on nodes of a real cluster.
 
-The subject is what serves Services there; nothing of it is started, configured or restarted.  Objects are written
-through `outward`, questions go through `ground`, and waiting is the same barrier as in a lab.
+The subject is the cluster's own service proxy; nothing of it is started, configured or restarted. Objects are written
+through `object_map`, probes are sent through `agent_transport`, and waiting is the same barrier as in a lab.
 """
 
 from __future__ import annotations
@@ -69,16 +69,16 @@ from kproxy.spec.outcome import Failure
 T = TypeVar("T")
 
 BARRIER = 60.0
-"""Seconds the cluster's proxies have to apply changes, if nobody asks for something else."""
+"""Seconds that the cluster's proxies have to apply changes, by default."""
 
 
 WRITERS = 4
-"""Connections that objects are written over at once: one is mostly waiting."""
+"""Number of connections that objects are written over at once: one is mostly waiting."""
 
 
 @dataclass(frozen=True)
 class ClusterUnderTest:
-    """One that may be used: how it is reached, what it has, and the image of its agents."""
+    """Usable cluster: its connection, inventory, and the image of its agents."""
 
     connection: ClusterConnection
     store: KubeStore
@@ -89,11 +89,11 @@ class ClusterUnderTest:
 
     @property
     def neighbour(self) -> Document | None:
-        """A third node, where there is one and no better client outside."""
+        """Third node, where there is one and no better client outside."""
         return None if self.outside.urls else self.survey.neighbour
 
     def stores(self, namespace: str) -> list[KubeStore]:
-        """As many connections as write at once; each knows the namespace, which is there."""
+        """Stores for concurrent writes; each knows the namespace, which exists."""
         made = [self.connection.store() for _ in range(WRITERS)]
         for store in made:
             store.knows(namespace)
@@ -101,7 +101,7 @@ class ClusterUnderTest:
 
     @property
     def shape(self) -> ClusterShape:
-        """What cases can be expressed, as far as is known before agents run."""
+        """Cases that can be expressed, as far as is known before agents run."""
         return ClusterShape(
             families=self.survey.families,
             zones_differ=self.survey.zones_differ,
@@ -111,7 +111,7 @@ class ClusterUnderTest:
 
 
 def opener(cluster: ClusterUnderTest) -> OpenTestbed:
-    """How `kproxy.conformance.engine.session` opens testbeds in a cluster; without a case to run it opens nothing there."""
+    """Opener of cluster testbeds for `kproxy.conformance.engine.session`; without a runnable case it creates nothing there."""
 
     @asynccontextmanager
     async def open_cluster(_: Profile, instances: Sequence[Instance]) -> AsyncIterator[Testbed]:
@@ -177,13 +177,13 @@ def _cluster_topology(
 
 
 class IdleTestbed:
-    """Where nothing is run: it says why not, and nobody asks for more."""
+    """Testbed for a run without a runnable case: gives the reason for each case and does nothing else."""
 
     def __init__(self, shape: ClusterShape) -> None:
         self._shape = shape
 
     def not_runnable_reason(self, case: Case) -> str | None:
-        """Why a cluster cannot run a case."""
+        """Reason why a cluster cannot run a case."""
         return case_not_runnable(case, self._shape)
 
     def convergence(self) -> Sequence[LatencySample]:
@@ -192,7 +192,7 @@ class IdleTestbed:
 
 
 class ClusterTestbed(PacketTestbed):
-    """Agents in a cluster; made by `opener`."""
+    """Testbed of agents in a cluster; made by `opener`."""
 
     name = "cluster"
     exhaustive = False
@@ -213,9 +213,9 @@ class ClusterTestbed(PacketTestbed):
     # ------------------------------------------------------------------ preparation
 
     async def prepare(self, instances: Sequence[Instance]) -> None:
-        """Ask which objects the API server would not hold, and have every server listen that the cases need.
+        """Query which objects the API server would not store, and open every server the cases need.
 
-        A case's objects are much the same in both families: those of its first one are asked about.
+        A case's objects are much the same in both families: those of its first one are queried.
         """
         first = list({one.case.id: one for one in reversed(instances)}.values())
         through = self._outward.document
@@ -250,7 +250,7 @@ class ClusterTestbed(PacketTestbed):
         ]
 
     def not_runnable_reason(self, case: Case) -> str | None:
-        """Why this cluster cannot run a case."""
+        """Reason why this cluster cannot run a case."""
         if case.id in self._objections:
             return (
                 f"the cluster's API server does not hold its objects as they are: {self._objections[case.id]}"
@@ -260,7 +260,7 @@ class ClusterTestbed(PacketTestbed):
     # ------------------------------------------------------------------ changes
 
     async def change(self, changes: Sequence[Change]) -> None:
-        """Write objects, in threads: clients go on asking meanwhile.  What is one case's keeps its order."""
+        """Write objects, in threads, since clients go on probing meanwhile. Changes of one case keep their order."""
         groups: dict[str, list[Change]] = {}
         for change in changes:
             groups.setdefault(_whose(change), []).append(change)
@@ -270,7 +270,7 @@ class ClusterTestbed(PacketTestbed):
         )
 
     def _lanes(self, work: Sequence[T]) -> list[tuple[KubeStore, Sequence[T]]]:
-        """Work dealt out to all connections."""
+        """Work distributed over all connections."""
         return [(store, work[n :: len(self._stores)]) for n, store in enumerate(self._stores)]
 
     def _write(self, store: KubeStore, changes: Sequence[Change]) -> None:
@@ -288,12 +288,12 @@ class ClusterTestbed(PacketTestbed):
                     raise HarnessError(f"in a cluster there is no {type(change).__name__}")
 
     async def settle(self) -> None:
-        """Return when the proxies of both nodes have applied all that was written; raises as `Settling.settle`."""
+        """Return when the proxies of both nodes have applied everything that was written; raises as `Settling.settle`."""
         await self._agents.send_all(messages.Forget(), messages.Done)
         await self._settling.settle()
 
     def convergence(self) -> Sequence[LatencySample]:
-        """How long changes have taken up to now, as seen through the agents."""
+        """Latencies of changes up to now, as observed by the agents."""
         return tuple(self._settling.applied)
 
     async def _seen_by(self, request: ProbeRequest) -> Seen:
@@ -309,10 +309,10 @@ class ClusterTestbed(PacketTestbed):
         return await super().probe(instance, probe, count)
 
     def read(self, traced: Traced, instance: Instance, step: Probe | Open) -> Observation:
-        """What was seen as the outcomes it may be.
+        """Observation in outcomes.
 
-        Beyond a cluster's nodes nobody of ours answers: what leaves the node that judges it with the destination that was
-        asked for has been left alone, whatever became of it then.
+        Beyond a cluster's nodes there is no server of the harness: a packet that leaves the judging node with the
+        destination that it was sent to has been left alone, whatever happened to it then.
         """
         context = probe_context(instance, step)
         left = traced.evidence.left(context.judge)
@@ -327,17 +327,17 @@ class ClusterTestbed(PacketTestbed):
         return super().read(traced, instance, step)
 
     async def read_sysctl(self, node: str, name: str) -> str:
-        """Not to be asked for: `case_not_runnable` says so."""
-        raise HarnessError(f"the cluster's kernels are not asked for {name} of node {node}")
+        """Never called: `case_not_runnable` excludes cases that read sysctls."""
+        raise HarnessError(f"sysctl {name} of node {node} cannot be read in a cluster")
 
     async def watch_entries(self, instance: Instance, step: UnrelatedEntries) -> Observation:
-        """Not to be asked for: `case_not_runnable` says so."""
+        """Never called: `case_not_runnable` excludes cases with conntrack entries."""
         raise HarnessError(f"{instance.name}: the connection tracking of node {step.node} is the cluster's")
 
     # ------------------------------------------------------------------ evidence
 
     async def reprobe(self, instance: Instance, step: Probe | Ping | CheckHealth | Send) -> None:
-        """Ask once more, alone."""
+        """Repeat a check once, alone."""
         match step:
             case Probe():
                 seen = await self.probe(instance, step, 1)
@@ -348,10 +348,10 @@ class ClusterTestbed(PacketTestbed):
             case Send():
                 seen = [await self.send_on_flow(instance, step)]
         observed = "; ".join(one.text for one in seen) or "nothing"
-        self._again[instance.name] = f"asked again, alone: {describe_step(step)}\nseen: {observed}\n"
+        self._again[instance.name] = f"repeated alone: {describe_step(step)}\nseen: {observed}\n"
 
     async def evidence(self, instance: Instance, folder: Path) -> None:
-        """Objects as the cluster holds them, who is where, what was seen again, both nodes' rules and tables."""
+        """Write objects as the cluster stores them, places, reprobed observations, and both nodes' rules and tables."""
         objects = [
             document
             for kind in (ResourceKind.SERVICE, ResourceKind.ENDPOINT_SLICE)
@@ -360,14 +360,14 @@ class ClusterTestbed(PacketTestbed):
         ]
         (folder / "objects.json").write_bytes(msgspec.json.format(msgspec.json.encode(objects)))
         (folder / "places.txt").write_text(self._places(instance.family))
-        (folder / "again.txt").write_text(self._again.get(instance.name, "it was not asked again\n"))
+        (folder / "again.txt").write_text(self._again.get(instance.name, "it was not repeated\n"))
         for node in topology.NODES:
             reply = await self._agents.send(node, messages.Tell(), messages.Told)
             for name, text in reply.texts.items():
                 (folder / f"{node}.{name}.txt").write_text(text)
 
     def _places(self, family: Family) -> str:
-        """Verdicts speak of the lab's names and addresses: which are whose in the cluster."""
+        """Table of the lab's names and addresses, which verdicts use, and those of the cluster."""
         place = self._address_map.cluster
         nodes = {name: node.addresses for name, node in place.nodes.items()}
         lab = {**topology.POD_ADDRESS, **topology.NODE_ADDRESS}
@@ -384,7 +384,7 @@ class ClusterTestbed(PacketTestbed):
 
 
 def _whose(change: Change) -> str:
-    """The lab's namespace of the object that is changed."""
+    """Lab's namespace of the changed object."""
     match change:
         case Put(document=document):
             return str(document["metadata"].get("namespace", ""))

@@ -1,7 +1,7 @@
-"""What harness and agents say to each other, as JSON: values of known classes, by name.  Pure.
+"""JSON encoding of messages between harness and agents: values of known classes, tagged by name. Pure.
 
-msgspec decodes no union of dataclasses and no union of address classes, and observations are full of both.  So each
-value says what it is, and only classes of `CLASSES` are made of it.
+msgspec decodes no union of dataclasses and no union of address classes, and observations are full of both. So each
+value carries its class's name, and only classes of `CLASSES` are instantiated.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _IS = "is"
 
 
 class BadMessage(ValueError):
-    """What came is no message between harness and agents."""
+    """Data that is no message between harness and agents."""
 
 
 def encode_agent_message(value: object) -> bytes:
@@ -46,7 +46,7 @@ def encode_agent_message(value: object) -> bytes:
 
 
 def decode_agent_message(data: bytes) -> Any:  # noqa: ANN401 (whatever was encoded)
-    """The value of a message; sequences come back as tuples.  Raises `BadMessage`."""
+    """Value of a message; sequences are decoded as tuples. Raises `BadMessage`."""
     try:
         return _value(msgspec.json.decode(data))
     except (msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:

@@ -1,5 +1,5 @@
-"""What is kept of a failure: the state of both nodes, and of the question that failed asked once more, alone.
+"""Evidence of failures: the state of both nodes, and of the failed check repeated once, alone.
 
-`state` reads nodes, `counters` says which rules a packet has met, `witnesses` watch the question being asked again,
-`collector` puts it together for the netns testbed.
+`state` reads nodes, `counters` finds the rules that packets matched, `witnesses` record the repeated check,
+`collector` combines it for the netns testbed.
 """

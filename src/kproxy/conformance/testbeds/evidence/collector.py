@@ -1,4 +1,4 @@
-"""The evidence of one lab: questions asked again with witnesses, and the end state of its nodes."""
+"""Evidence of one lab: repeated checks with witnesses, and the end state of its nodes."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ from kproxy.lab.lab import Lab
 from kproxy.lab.namespaces import LabError
 
 LARGEST_LOG_KEPT = 4 << 20
-"""Bytes of a log, its last ones, that go into evidence."""
+"""Bytes from the end of a log that go into evidence."""
 
 Reprobe = Callable[[], Awaitable[Sequence[Observation]]]
 
 
 class EvidenceCollector:
-    """Keeps in memory what witnesses saw, until it is known where it goes."""
+    """Evidence of failed checks: repeats each with witnesses attached, and keeps their files in memory.
+
+    They are written once the report's folder is known.
+    """
 
     def __init__(self, lab: Lab, proxies: Proxies) -> None:
         self._lab, self._proxies = lab, proxies
@@ -35,7 +38,7 @@ class EvidenceCollector:
         self._first = Path()
 
     async def reprobe(self, name: str, what: str, probe: Reprobe, decided: bytes = b"") -> None:
-        """Have a question of that instance asked once more, alone, with all witnesses; ``decided``: by which rules."""
+        """Repeat a check of that instance once, alone, with all witnesses; ``decided``: text of the rules that decide."""
         witnesses = [witness(self._lab, self._proxies.tools) for witness in WITNESSES]
         await asyncio.sleep(LINGER)
         async with AsyncExitStack() as watching:
@@ -43,15 +46,13 @@ class EvidenceCollector:
                 await watching.enter_async_context(witness)
             observed = await _observed_text(probe)
         files = {path: data for witness in witnesses for path, data in witness.files.items()}
-        files["asked.txt"] = (
-            f"asked again, alone, after what failed was seen: {what}\nseen: {observed}\n".encode()
-        )
+        files["reprobe.txt"] = f"repeated alone, after the failure: {what}\nseen: {observed}\n".encode()
         if decided:
             files["decided.txt"] = decided
         self._seen[name] = files
 
     async def keep(self, name: str, objects: Sequence[Document], folder: Path) -> None:
-        """Write it into a folder; an instance that was not asked again has the end state alone."""
+        """Write the evidence of an instance into a folder; without a repeated check, the end state alone."""
         if not self._end:
             self._end = await self._end_state()
         _write(folder / "objects.json", msgspec.json.format(msgspec.json.encode(objects)))
@@ -62,14 +63,14 @@ class EvidenceCollector:
         self._first = self._first if self._first.parts else folder
 
     def _share(self, place: Path, first: Path, data: bytes) -> None:
-        """The end state is the same for all of a lab: one file with many names, where the file system has such."""
+        """Write a file of the end state, which is the same for all of a lab: hard links, where the file system has them."""
         try:
             place.hardlink_to(first)
         except OSError:
             _write(place, data)
 
     async def _end_state(self) -> Files:
-        """Both nodes as they are now: once for a lab, since nothing more is asked of it."""
+        """State of both nodes: read once for a lab, after its last check."""
         files: Files = {}
         for node in topology.NODES:
             texts: Mapping[str, str] = {
@@ -90,4 +91,4 @@ async def _observed_text(probe: Reprobe) -> str:
     try:
         return "; ".join(dict.fromkeys(seen.text for seen in await probe())) or "nothing"
     except (HarnessError, LabError, OSError) as reason:
-        return f"could not be asked again: {reason}"
+        return f"could not be repeated: {reason}"

@@ -1,7 +1,7 @@
-"""Which rules a packet has met: those whose counters differ between two listings.  Pure.
+"""Rules that packets matched: those whose counters differ between two listings. Pure.
 
-Reads what ``iptables-save -c``, ``nft list ruleset`` and ``ipvsadm -L --stats`` print, line by line: a line is known by
-all of it but its counts.
+Parses the output of ``iptables-save -c``, ``nft list ruleset`` and ``ipvsadm -L --stats``, line by line: a line is
+identified by all of it but its counts.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections import Counter
 from collections.abc import Iterator
 
 _COUNTS = re.compile(r"^\[(\d+):\d+\]|counter packets (\d+) bytes \d+|(?<=\S)((?:\s+\d+){5})\s*$")
-"""Of a rule of iptables, of a rule of nftables, of a virtual or real server (Conns, InPkts, OutPkts, InBytes, OutBytes)."""
+"""Counts of a rule of iptables, of nftables, of a virtual or real server (Conns, InPkts, OutPkts, InBytes, OutBytes)."""
 
 _IPTABLES = re.compile(r"^\+\d+  ip6? ")
 
 Line = tuple[str, str, int]
-"""Where it stands, its text without counts, and the how-manieth such line it is."""
+"""Table or chain, text without counts, and ordinal among equal lines."""
 
 
 def counted_lines(before: str, after: str) -> list[str]:
-    """Lines that have counted meanwhile: how many packets, where it stands, the line; in the order of the rules."""
+    """Lines whose counters grew: number of packets, context, the line; in the order of the rules."""
     old = dict(_counted(before))
     return [
         f"+{matched}  {line[0]}  {line[1]}".replace("    ", " ")
@@ -30,18 +30,21 @@ def counted_lines(before: str, after: str) -> list[str]:
 
 
 def _matched_lines(before: int, after: int) -> int:
-    """Who counts less than before was written anew, and began again."""
+    """Packets that a rule counted between two listings.
+
+    A counter lower than before belongs to a rule that was replaced and counts from zero.
+    """
     return after - before if after >= before else after
 
 
 def without_iptables_nft(lines: list[str], listed: str) -> list[str]:
-    """Lines of nftables without those of iptables-nft, whose tables ``iptables-save`` has listed in better words."""
+    """Lines of nftables without the tables of iptables-nft, which ``iptables-save`` lists more legibly."""
     tables = {line[1:] for line in listed.splitlines() if line.startswith("*")}
     return [line for line in lines if not (_IPTABLES.search(line) and line.split()[2] in tables)]
 
 
 def _counted(listing: str) -> Iterator[tuple[Line, int]]:
-    """Every line with counts, and its packets (of a server its connections)."""
+    """Every line with counts, and its packets (for a server its connections)."""
     where: list[str] = []
     seen: Counter[tuple[str, str]] = Counter()
     for raw in listing.splitlines():
@@ -57,7 +60,7 @@ def _counted(listing: str) -> Iterator[tuple[Line, int]]:
 
 
 def _context(line: str, where: list[str]) -> list[str]:
-    """The table or chain (nftables: both) that a line is in or begins; the virtual server of a real one."""
+    """Table or chain (nftables: both) that a line is in or begins; the virtual server of a real one."""
     if line.startswith("*"):
         return [line[1:]]
     if line.endswith("{"):

@@ -1,6 +1,6 @@
-"""Which rules decide about a probe that failed: what `kproxy trace` says of the node that judged it.
+"""Rules that decide about a failed probe: `kproxy trace` on the node that judges it.
 
-The rules are read as on a live node, in the node's namespace, before the question is asked again.
+The rules are read as on a live node, in the node's namespace, before the check is repeated.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kproxy.tools.trace.query import CannotTrace, ResolvedQuery
 
 
 def deciding_rules(lab: Lab, instance: Instance, probe: Probe) -> bytes:
-    """The clauses that were broken, and the way of the probe's packet through the rules of the node, for people."""
+    """Broken clauses, and the path of the probe's packet through the rules of the node, as text."""
     question = instance.bound_packet(probe.sender, probe.to)
     head = f"node {question.node}\nclauses: {', '.join(probe.clauses)}\n\n"
     packet_sent = question.packet

@@ -1,4 +1,4 @@
-"""What a node holds: rules with counters, connection tracking, virtual servers, sets, addresses, routes, metrics."""
+"""State of a node: rules with counters, conntrack, virtual servers, sets, addresses, routes, metrics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kproxy.lab.probes.observation import ProbeRequest
 from kproxy.lab.processes import run_in
 
 METRICS_PORT = 10249
-"""Where KubeProxyConfiguration tells a subject to serve its metrics."""
+"""Port of the metrics in a subject's KubeProxyConfiguration."""
 
 RULES: Mapping[str, tuple[str, ...]] = {
     "iptables": ("iptables-save", "-c"),
@@ -22,7 +22,7 @@ RULES: Mapping[str, tuple[str, ...]] = {
     "nft": ("nft", "list", "ruleset"),
     "ipvs": ("ipvsadm", "-L", "-n", "--stats", "--exact"),
 }
-"""What counts packets."""
+"""Commands that list rules with packet counters."""
 
 _TABLES: Mapping[str, tuple[str, ...]] = {
     "conntrack": ("conntrack", "-L", "-o", "extended"),
@@ -40,7 +40,7 @@ async def node_rules(lab: Lab, node: str, tools: Path) -> dict[str, str]:
 
 
 async def node_surroundings(lab: Lab, node: str, tools: Path) -> dict[str, str]:
-    """What surrounds a node's rules, and its proxy's metrics."""
+    """Surroundings of a node's rules, and its proxy's metrics."""
     found = await _outputs(lab, node, _PLACE, tools)
     return {**found, "metrics": await _metrics(lab, node)}
 
@@ -53,7 +53,7 @@ async def _outputs(
 
 
 async def _output(lab: Lab, node: str, command: tuple[str, ...], tools: Path) -> str:
-    """What a command prints; empty where this kernel or machine has no such thing."""
+    """Output of a command; empty where this kernel or machine has no such thing."""
     own = tools / command[0]
     try:
         return await run_in(lab.network[node], (str(own) if own.exists() else command[0], *command[1:]))

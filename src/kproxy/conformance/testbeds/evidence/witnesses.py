@@ -1,6 +1,6 @@
-"""Who watches a question being asked again; each writes what it saw, as files by name.
+"""Witnesses of a repeated check; each records what it observes, as files by name.
 
-A witness is an asynchronous context manager around the asking.  A new one (the trace of the rules that decided, say) is
+A witness is an asynchronous context manager around the check. A new one (the trace of the rules that decided, say) is
 a class like these, and its name in `WITNESSES`.
 """
 
@@ -21,11 +21,11 @@ Files = dict[str, bytes]
 
 _RECORDED = (*topology.NODES, *wiring.PODS, wiring.CLIENT, wiring.REMOTE)
 LINGER = 0.05
-"""Seconds before the question and after its answer, for the packets that end connections."""
+"""Seconds before the check and after its result, for the packets that end connections."""
 
 
 class Witness(Interface):
-    """Watches from its entry to its exit; ``files`` is filled then."""
+    """Observes from its entry to its exit; ``files`` is filled then."""
 
     files: Files
 
@@ -37,7 +37,7 @@ class Witness(Interface):
 
 
 class PacketWitness:
-    """Every packet of every namespace, as pcapng."""
+    """Recorder of every packet of every namespace, as pcapng."""
 
     def __init__(self, lab: Lab, _: Path) -> None:
         self.files: Files = {}
@@ -49,7 +49,7 @@ class PacketWitness:
         self._recorders = [pcapng.PacketRecorder(self._lab.network[name]) for name in _RECORDED]
 
     async def __aexit__(self, *exception: object) -> None:
-        """Keep what passed; a namespace that saw nothing has no file."""
+        """Keep the recorded packets; a namespace without packets has no file."""
         await asyncio.sleep(LINGER)
         for recorder in self._recorders:
             if packets := recorder.packets():
@@ -60,7 +60,7 @@ class PacketWitness:
 
 
 class RulesWitness:
-    """Rules and tables before and after where they differ, and which rules have counted meanwhile."""
+    """Rules and tables before and after where they differ, and the rules whose counters grew."""
 
     def __init__(self, lab: Lab, tools: Path) -> None:
         self.files: Files = {}
@@ -68,11 +68,11 @@ class RulesWitness:
         self._before: Mapping[str, Mapping[str, str]] = {}
 
     async def __aenter__(self) -> None:
-        """Read the nodes."""
+        """Read the nodes' rules."""
         self._before = await self._read()
 
     async def __aexit__(self, *exception: object) -> None:
-        """Read them again."""
+        """Read them again and keep the differences."""
         after = await self._read()
         for node, tables in after.items():
             before = self._before[node]
@@ -95,4 +95,4 @@ class RulesWitness:
 
 
 WITNESSES: tuple[type[Witness], ...] = (RulesWitness, PacketWitness)
-"""In the order in which they begin; the last to begin ends first."""
+"""Witnesses in the order in which they begin; the last to begin ends first."""

@@ -121,5 +121,5 @@ def test_many_nodes_and_the_pods_of_others_are_left_alone() -> None:
     assert found == [
         "the server is called https://api.prod.example",
         f"it has {MAX_NODES + 1} nodes",
-        "somebody's pods run in a, b, default and 1 more",
+        "foreign pods run in a, b, default and 1 more",
     ]
