@@ -76,7 +76,7 @@ def test_a_lab_is_visited_from_another_shell_and_ends_without_a_trace(
     directory = directory_of(name)
     fetch = "import urllib.request as u; print(u.urlopen('http://{}', timeout=5).read().decode())"
     seen = in_lab(name, "client", sys.executable, "-c", fetch.format("172.18.0.2:30080"))
-    assert seen.stdout.startswith("pod default/web-0 at 10.244.1.11:8080, asked by 198.18.0.1:"), seen
+    assert seen.stdout.startswith("pod default/web-0 at 10.244.1.11:8080, source 198.18.0.1:"), seen
     inside = in_lab(name, "pod/web-1", "ip", "-4", "-o", "addr", "show", "eth0").stdout
     assert "10.244.1.12/32" in inside
     assert "10.96.0.80" in in_lab(name, "node/node-b", "nft", "list", "table", "ip", "kube-proxy").stdout

@@ -1,1 +1,1 @@
-"""``kproxy compare``: somebody's cluster under two proxies, and what differs."""
+"""``kproxy compare``: a cluster under two proxies, and the differences."""

@@ -1,4 +1,4 @@
-"""``kproxy compare``: two proxies on the same cluster; `kproxy.cli` parses words for it."""
+"""``kproxy compare``: two proxies on the same cluster; `kproxy.cli` parses its options."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SAME, DIFFERENT, CANNOT = 0, 1, 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareOptions:
-    """The words: both subjects as ``NAME:MODE``, their programs, and what they run on."""
+    """Options: both subjects as ``NAME:MODE``, their programs, and the cluster and kernel that they run on."""
 
     one: str
     other: str
@@ -50,7 +50,7 @@ class CompareOptions:
 
 
 def run_compare(options: CompareOptions) -> int:
-    """Compare and tell; 0: no unknown difference, 1: one at least, 2: it cannot be done."""
+    """Compare and print; 0: no unknown difference, 1: at least one, 2: the comparison is impossible."""
     begun = time.monotonic()
     try:
         subjects = (
@@ -110,7 +110,7 @@ def _compare(
 
 
 def _can_write(options: CompareOptions) -> None:
-    """Find out before the run, not after it.  Raises `CannotCopy`."""
+    """Check that outputs can be written, before the run rather than after it. Raises `CannotCopy`."""
     place = Path(options.json)
     if options.json not in {"", "-"} and (place.is_dir() or not place.absolute().parent.is_dir()):
         raise CannotCopy(f"--json {place}: that is no file in a folder that exists")
@@ -151,7 +151,7 @@ def _export(options: CompareOptions, dump: Dump, report: show.ComparisonReport) 
 
 
 def _probeable(every: Sequence[FrontendProbe]) -> tuple[FrontendProbe, ...]:
-    """Those whose protocol this kernel can send."""
+    """Probes whose protocol this kernel can send."""
     if _has_sctp():
         return tuple(every)
     kept = tuple(question for question in every if question.packet.protocol is not Protocol.SCTP)
@@ -164,7 +164,7 @@ def _probeable(every: Sequence[FrontendProbe]) -> tuple[FrontendProbe, ...]:
 
 
 def _has_sctp() -> bool:
-    """Whether this kernel has SCTP sockets."""
+    """True if this kernel has SCTP sockets."""
     try:
         socket.socket(socket.AF_INET, socket.SOCK_STREAM, 132).close()
     except OSError:

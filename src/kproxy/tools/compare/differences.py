@@ -1,7 +1,7 @@
-"""What two proxies did with the same packets, and where that differs.  Pure.
+"""Differences between the observations of two proxies for the same packets. Pure.
 
-Chance is no difference: which endpoint answers is left to the proxy, so of two sides that both deliver only endpoints that
-both have been seen to choose are held against each other.
+Chance is no difference: the choice of the endpoint is the proxy's, so of two sides that both deliver only endpoints
+that both have chosen at least once are compared.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from kproxy.tools.lab_session.frontend_probes import FrontendProbe
 
 Answers = Sequence[Observation]
 Reading = frozenset[SourceIP]
-"""The sources that an endpoint may have seen, as far as the evidence goes; empty: a strange one."""
+"""Source handlings that an observation is consistent with; empty for a source address that is neither's."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyDifference:
-    """A question that two sides answer otherwise; ``unlawful``: who of the two does what the specification forbids."""
+    """Probe with different observations on two sides; ``unlawful``: for each, whether the specification forbids it."""
 
     probe: FrontendProbe
     expectation: Expectation
@@ -30,7 +30,7 @@ class ProxyDifference:
 
 
 def outcome_kinds(answers: Iterable[Observation]) -> frozenset[str]:
-    """What became of packets, in words that chance does not change; the text of what can never be lawful."""
+    """Kinds of outcomes, as texts that do not depend on chance; for observations that can never be lawful their own text."""
     return frozenset(_kind(one) for one in answers)
 
 
@@ -42,7 +42,7 @@ def _kind(seen: Observation) -> str:
 
 
 def seen_sources(answers: Iterable[Observation]) -> Mapping[tuple[Address, int], frozenset[Reading]]:
-    """What each endpoint that answered saw as source."""
+    """Sources that each endpoint saw."""
     found: dict[tuple[Address, int], set[Reading]] = {}
     for one in answers:
         if one.endpoint is not None:
@@ -52,18 +52,18 @@ def seen_sources(answers: Iterable[Observation]) -> Mapping[tuple[Address, int],
 
 
 def _alike(one: frozenset[Reading], other: frozenset[Reading]) -> bool:
-    """Whether what one side showed can be what the other did: a node's own address may be read as either source."""
+    """True if both sides may have done the same: a node's own address is consistent with either source handling."""
     pairs = ((one, other), (other, one))
     return all(any(a & b or a == b for b in theirs) for mine, theirs in pairs for a in mine)
 
 
 def is_unlawful(answers: Iterable[Observation], expectation: Expectation) -> bool:
-    """Whether any of them is."""
+    """True if any observation is unlawful."""
     return any(not one.outcomes & expectation.outcomes for one in answers)
 
 
 def looks_different(one: Answers, other: Answers, expectation: Expectation) -> bool:
-    """Whether it is worth asking again: kinds or sources are not the same, or one of them alone is unlawful."""
+    """True if a probe is worth repeating: kinds or sources differ, or one side alone is unlawful."""
     return _summary(one, expectation) != _summary(other, expectation)
 
 
@@ -75,7 +75,7 @@ def _summary(side: Answers, expectation: Expectation) -> tuple[frozenset[str], f
 def proxy_difference(
     question: FrontendProbe, expectation: Expectation, one: Answers, other: Answers
 ) -> ProxyDifference | None:
-    """How two sides differ, chance left out; None if they do not."""
+    """Difference between two sides, chance left out; None if there is none."""
     unlawful = (is_unlawful(one, expectation), is_unlawful(other, expectation))
     mine, theirs = seen_sources(one), seen_sources(other)
     same_sources = all(_alike(mine[endpoint], theirs[endpoint]) for endpoint in mine.keys() & theirs.keys())

@@ -1,7 +1,7 @@
-"""What the specification says to a question, about no mode in particular.  Pure.
+"""Specification's expectation of a probe, about no mode in particular. Pure.
 
-The oracle looks through all Services for each packet. A `ServiceIndex` gives it those alone that have the address or the node port
-that is asked: nothing else can matter to it.
+The oracle examines all Services for each packet. A `ServiceIndex` passes it only those that have the probed address
+or node port: no other can matter.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from kproxy.tools.lab_session.layout import Layout
 
 
 class ServiceIndex:
-    """The cluster's objects by what they are asked at."""
+    """Index of the cluster's Services by address and by node port.
+
+    So the oracle examines only those that a packet can concern.
+    """
 
     def __init__(self, cluster: api.Cluster) -> None:
         self._cluster = cluster
@@ -49,14 +52,14 @@ def _places(service: api.Service) -> set[Address | int]:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaOracle:
-    """The specification for one lab."""
+    """Oracle for one lab."""
 
     focus: ServiceIndex
     layout: Layout
     settings: ProxySettings
 
     def expect(self, question: FrontendProbe) -> Expectation:
-        """What is lawful, with the clauses."""
+        """Lawful outcomes, with the clauses."""
         packet = question.packet
         cluster = self.focus.on(packet.destination, packet.port)
         node = self.layout.node(question.judge)
@@ -68,5 +71,5 @@ class ReplicaOracle:
 
 
 def replica_oracle(dump: Dump, layout: Layout, settings: ProxySettings) -> ReplicaOracle:
-    """The specification for a lab of this cluster."""
+    """Oracle for a lab of this cluster."""
     return ReplicaOracle(ServiceIndex(dump.cluster), layout, settings)

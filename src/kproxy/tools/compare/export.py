@@ -1,7 +1,9 @@
-"""A question about somebody's Service as a case of the harness: self-contained, in names, without their addresses.  Pure.
+"""Export of a probe of a cluster as a case of the harness: self-contained, in names, without the cluster's addresses.
 
-The Service keeps what decides its packets: type, ports, policies, affinity, endpoints with their conditions and hints as
-far as the lab has places for them. What is not on the judging node becomes a pod of the other one.
+Pure.
+
+The Service keeps what decides its packets: type, ports, policies, affinity, endpoints with their conditions and hints
+as far as the lab has places for them. Endpoints that are not on the judging node become pods of the other one.
 """
 
 from __future__ import annotations
@@ -45,19 +47,19 @@ from kproxy.tools.lab_session.layout import Layout
 NAME = "web"
 _PORT_NAMES = ("a", "b", "c")
 _PLACES = 2
-"""Pods of each node that are endpoints; the third one asks."""
+"""Number of pods of each node that are endpoints; the third one is the sender."""
 _DEFAULT_AFFINITY = 10800
 
 
 def case_module(dump: Dump, layout: Layout, found: ProxyDifference, id: str, reported: str) -> str:
-    """The case of a difference as a Python module; ``told``: where it comes from, a sentence."""
+    """Python module of the case of a difference; ``reported``: a sentence on where it comes from."""
     return case_source(case_of(dump, layout, found.probe, id), reported)
 
 
 def case_of(
     dump: Dump, layout: Layout, question: FrontendProbe, id: str, profile: Profile = profiles.NODE_CIDR
 ) -> Case:
-    """The question as a case, with the oracle's answer."""
+    """Case of a probe, with the oracle's expectation."""
     writer = _Writer(dump, layout, question)
     web = writer.service()
     steps = (Apply(web), Probe(sender=writer.sender(), to=writer.target(web), expect=frozenset()))
@@ -69,7 +71,7 @@ def case_of(
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """One Service in a case's names, seen from the node that judges."""
+    """Writer of one Service in a case's names, seen from the judging node."""
 
     dump: Dump
     layout: Layout
@@ -117,7 +119,7 @@ class _Writer:
         )
 
     def _own_ports(self) -> list[api.ServicePort]:
-        """As many of its ports as a case has names for, the one that is asked among them."""
+        """As many of its ports as a case has names for, the probed one among them."""
         known = {protocol.value for protocol in Protocol}
         ports = [port for port in self._own.spec.ports or [] if port.protocol in known]
         ports = ports or [api.ServicePort(port=80)]
@@ -130,7 +132,10 @@ class _Writer:
         return same and port.protocol == packet.protocol.value
 
     def _ranges(self) -> tuple[SourceRange | str, ...]:
-        """The asker alone, if it is let in; else nobody."""
+        """Source ranges of the exported Service.
+
+        The sender's address alone if the original ranges admit it, else a range that admits no sender.
+        """
         texts = self._own.spec.load_balancer_source_ranges or []
         ranges = [network for text in texts if (network := parse_network(text)) is not None]
         if not texts:
@@ -159,7 +164,7 @@ class _Writer:
                         yield address, endpoint
 
     def _place(self, address: Address, used: set[str]) -> str:
-        """A free place on the endpoint's side: the judging node, or the other; empty when all are taken."""
+        """Free place on the endpoint's side: the judging node, or the other; empty when all are taken."""
         home = self.layout.namespace_of(address)
         if home == self.question.judge:
             return home if home not in used else ""
@@ -192,7 +197,7 @@ class _Writer:
             nodes=tuple(sorted(nodes)),
         )
 
-    # ----------------------------------------------------------------------- who asks for what
+    # --------------------------------------------------------------------------- senders and targets
 
     def sender(self) -> Vantage:
         who = self.question.sender
@@ -218,7 +223,7 @@ class _Writer:
         return f"{self.question.judge}3"
 
     def target(self, web: CaseService) -> Target:
-        """What is asked, of the Service in names."""
+        """Target of the probe at the exported Service."""
         judge = self.question.judge
         match self.question.frontend:
             case ProbedAddressKind.CLUSTER_IP:
@@ -241,6 +246,6 @@ class _Writer:
                 return unallocated()
 
     def _port_name(self, web: CaseService) -> str:
-        """Of the port that is asked, which `_own_ports` has kept."""
+        """Name of the probed port, which `_own_ports` always includes."""
         pairs = zip(web.ports, self._own_ports(), strict=True)
         return next(declared.name for declared, own in pairs if self._is_probed(own))

@@ -1,7 +1,8 @@
-"""Where modes are known to differ, and meant to: what each does, and where that is written.  Pure data.
+"""Documented differences between modes: the outcomes of each, with links. Pure data.
 
-A difference is *intended* if one entry says of both sides what was seen, and the specification names one of its clauses for
-the packet.  All else is *unknown*, whoever is right.  Modes are those of kube-proxy, which other proxies keep to.
+A difference is *intended* if one entry has the observed outcomes of both sides, and the specification names one of
+its clauses for the packet. All others are *unknown*, whichever side is right. Modes are those of kube-proxy, which
+other proxies keep to.
 """
 
 from __future__ import annotations
@@ -26,16 +27,17 @@ SERVED = frozenset({"delivered"})
 REFUSED, SILENT, LEFT_ALONE = frozenset({"rejected"}), frozenset({"dropped"}), frozenset({"untouched"})
 AS_ANY = SERVED | REFUSED | SILENT
 LOST = "silence; it left node"
-"""How silence of a packet that the proxy sent on begins; an answer that goes past the proxy is lost as well."""
+"""Prefix of silence after the proxy has sent the packet on; a reply that goes past the proxy is lost as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentedDifference:
-    """A difference that is meant.
+    """Intended difference.
 
-    ``clauses``: the specification's, one of which it names for such packets; ``outcomes``: the outcomes of each mode, in the
-    words of `kproxy.tools.compare.differences.outcome_kinds`; ``frontends``: only these, if not empty.
-    ``unlawful``: modes whose way is known and not lawful; of the others nothing unlawful is ever meant.
+    ``clauses``: the specification's, one of which it names for such packets; ``outcomes``: the outcomes of each mode,
+    in the texts of `kproxy.tools.compare.differences.outcome_kinds`; ``frontends``: only these, if not empty.
+    ``unlawful``: modes whose outcome is known and not lawful; in all other modes an unlawful outcome is never
+    intended.
     """
 
     id: str
@@ -47,7 +49,7 @@ class DocumentedDifference:
     unlawful: frozenset[str] = frozenset()
 
     def covers(self, found: ProxyDifference, modes: tuple[str, str]) -> bool:
-        """Whether it is this one: its clause, and what each of the two modes is known to do."""
+        """True if a difference is this one: its clause, and the known outcomes of both modes."""
         named = self.clauses & set(found.expectation.clauses)
         front = not self.frontends or found.probe.frontend in self.frontends
         other = outcome_kinds(found.seen[0]) != outcome_kinds(found.seen[1])
@@ -152,5 +154,5 @@ DOCUMENTED_DIFFERENCES = (
 
 
 def documented_difference(found: ProxyDifference, modes: tuple[str, str]) -> DocumentedDifference | None:
-    """The entry that a difference is an instance of; None: unknown."""
+    """Entry that a difference is an instance of; None: unknown."""
     return next((entry for entry in DOCUMENTED_DIFFERENCES if entry.covers(found, modes)), None)

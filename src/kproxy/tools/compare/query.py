@@ -1,6 +1,6 @@
-"""Ask both sides everything, then again what looks different: numbers out, answers in.
+"""Sends every frontend probe to both proxies and repeats those whose results differ, to exclude chance.
 
-All questions go out at once; which answers are due is counted here.
+All probes are sent at once, by number; outstanding results are counted here.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from kproxy.tools.compare.worker import ProbeBatch, ReplicaWorker, WorkerFailed,
 from kproxy.tools.lab_session.frontend_probes import FrontendProbe
 
 QUIET, SHORT, LONG = 0.5, 1.5, 4.0
-"""Seconds of silence that are believed: where it is lawful; where it is not, the first time and the second time."""
+"""Seconds without a reply that count as silence: where it is lawful; where it is not, the first time and the second time."""
 
 REPROBES = 12
-"""How often each side is asked again what looks different: so that chance is seen to be chance."""
+"""Number of repetitions on each side of a probe with different results."""
 
 Progress = Callable[[str], None]
 
 
 class CannotCompare(Exception):
-    """A side cannot be asked; the message says why."""
+    """A side cannot be probed; the message has the reason."""
 
 
 @dataclass(slots=True)
 class WorkerRecord:
-    """What one side has answered, by the question's number; ``broken``: what could not be observed, and why."""
+    """Observations of one side, by the probe's number; ``broken``: probes that could not be observed, and why."""
 
     answers: dict[int, list[Observation]] = field(default_factory=lambda: defaultdict(list))
     broken: dict[int, str] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class WorkerRecord:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonResult:
-    """Every difference; ``broken``: questions that a side could not observe; ``unserved``: deaf endpoints."""
+    """All differences; ``broken``: probes that a side could not observe; ``unserved``: endpoints without a server."""
 
     probed: int
     differences: tuple[ProxyDifference, ...]
@@ -54,7 +54,7 @@ def compare_proxies(
     settled: Callable[[ProxyDifference], bool],
     progress: Progress,
 ) -> ComparisonResult:
-    """Hold two sides against each other; what is not ``settled`` is asked again, to leave chance out.
+    """Compare two sides; probes whose difference is not ``settled`` are repeated, to exclude chance.
 
     Raises `CannotCompare`.
     """
@@ -77,7 +77,7 @@ def compare_proxies(
     doubts = [ProbeBatch(n, _patience(expectations[n], LONG), REPROBES) for n in numbers if doubtful(n)]
     for record in records:
         for doubt in doubts:
-            record.answers[doubt.number].clear()  # on a busy machine an answer may have come too late
+            record.answers[doubt.number].clear()  # on a busy machine a reply may have come too late
     _query(sides, records, doubts, progress)
     found = (held(number) for number in numbers if _complete(records, number))
     broken = {**records[0].broken, **records[1].broken}

@@ -1,4 +1,4 @@
-"""A comparison as text for people and as JSON for programs, and the line that moves meanwhile."""
+"""Comparison as text and as JSON, and the progress line."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _PAUSE = 0.2
 
 
 class StatusLine:
-    """One line on a terminal that is written over; nothing where it would be kept."""
+    """Progress line on a terminal that is overwritten; nothing where the output is kept."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._live, self._next = stream, stream.isatty(), 0.0
 
     def __call__(self, text: str) -> None:
-        """Say what is going on."""
+        """Show the current activity."""
         now = time.monotonic()
         if self._live and now >= self._next:
             self._next = now + _PAUSE
@@ -36,7 +36,7 @@ class StatusLine:
             self._stream.flush()
 
     def close(self) -> None:
-        """Take it away."""
+        """Erase the line."""
         if self._live:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
@@ -44,7 +44,7 @@ class StatusLine:
 
 @dataclass(frozen=True)
 class ComparisonReport:
-    """What there is to tell."""
+    """Result of a comparison, with everything that its text needs."""
 
     names: tuple[str, str]
     modes: tuple[str, str]
@@ -54,7 +54,7 @@ class ComparisonReport:
 
     @cached_property
     def intended(self) -> dict[str, tuple[DocumentedDifference, list[ProxyDifference]]]:
-        """Differences that are documented, by the entry's id."""
+        """Differences that are documented, by the entry's ID."""
         found: dict[str, tuple[DocumentedDifference, list[ProxyDifference]]] = {}
         for one in self.compared.differences:
             entry = documented_difference(one, self.modes)
@@ -64,11 +64,11 @@ class ComparisonReport:
 
     @cached_property
     def unknown(self) -> list[ProxyDifference]:
-        """The others."""
+        """Differences that are not documented."""
         return [one for one in self.compared.differences if documented_difference(one, self.modes) is None]
 
     def samples(self) -> Iterator[tuple[str, ProxyDifference]]:
-        """One difference of each kind, with a name: what somebody who was not there must see."""
+        """One example of each intended and of each unknown kind of difference, with a name, for export as cases."""
         for id, (_, found) in self.intended.items():
             yield f"intended-{id}", found[0]
         for number, alike in enumerate(_alike(self.unknown).values(), 1):
@@ -76,7 +76,7 @@ class ComparisonReport:
 
 
 def comparison_text(report: ComparisonReport) -> str:
-    """The comparison in lines."""
+    """Text of the comparison."""
     nodes = " and ".join(f"{node.hostname}" for node in report.layout.nodes)
     lines = [f"{report.names[0]} against {report.names[1]} on {nodes}"]
     for entry, found in report.intended.values():
@@ -85,7 +85,7 @@ def comparison_text(report: ComparisonReport) -> str:
         lines += ["", *_unknown(report, alike, shown)]
     for reason, numbers in _reasons(report.compared).items():
         lines += ["", f"not observed, {len(numbers)} packets: {reason}"]
-    lines += [f"nobody could listen for endpoint {deaf}" for deaf in report.compared.unserved]
+    lines += [f"no server could listen for endpoint {deaf}" for deaf in report.compared.unserved]
     return "\n".join([*lines, "", _sum(report)]) + "\n"
 
 
@@ -103,7 +103,7 @@ def _intended(
 
 
 def _samples(found: Sequence[ProxyDifference]) -> Sequence[ProxyDifference]:
-    """A few, of different Services."""
+    """A few examples, of different Services."""
     by_service = {one.probe.name: one for one in reversed(found)}
     return list(reversed(by_service.values()))[:_EXAMPLES]
 
@@ -112,7 +112,7 @@ Key = tuple[object, ...]
 
 
 def _alike(unknown: Sequence[ProxyDifference]) -> dict[Key, list[ProxyDifference]]:
-    """Unknown differences put together that say the same of the same Service's port."""
+    """Unknown differences grouped by Service, port and outcomes."""
     found: dict[Key, list[ProxyDifference]] = {}
     for one in unknown:
         shown = tuple(", ".join(sorted(outcome_kinds(side))) for side in one.seen)
@@ -160,7 +160,7 @@ def _both(report: ComparisonReport, one: ProxyDifference) -> str:
 
 
 def _seen(answers: Sequence[Observation]) -> str:
-    """What was seen, one example of each kind."""
+    """Observations, one example of each kind."""
     shown = {", ".join(sorted(outcome_kinds([one]))): one.text for one in reversed(answers)}
     return "; ".join(f"{kind}: {text}" if kind != text else kind for kind, text in sorted(shown.items()))
 
@@ -193,7 +193,7 @@ def _sum(report: ComparisonReport) -> str:
 
 
 def comparison_document(report: ComparisonReport) -> dict[str, Any]:
-    """The comparison as JSON."""
+    """Comparison as JSON."""
     return {
         "version": 2,
         "proxies": list(report.names),

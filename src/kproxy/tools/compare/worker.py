@@ -1,6 +1,6 @@
-"""One side of a comparison: a process of its own with a lab of its own, which answers questions by their numbers.
+"""One side of a comparison: a process with a lab of its own, which runs probes by their numbers.
 
-Two labs in one process would share its processor.  The process is forked, so that it knows the dump and the questions; it
+Two labs in one process would share its processor. The process is forked, so that it has the dump and the probes; it
 ends with its parent, and its lab with it.
 """
 
@@ -25,14 +25,14 @@ from kproxy.tools.lab_session.layout import Layout
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _BATCH = 100
-"""Answers are told so many at a time."""
+"""Number of results in one message."""
 
 _FORK = multiprocessing.get_context("fork")
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerJob:
-    """What both sides have in common: the cluster, its lab and the questions."""
+    """Input that both sides have in common: the cluster, its lab and the probes."""
 
     dump: Dump
     layout: Layout
@@ -41,7 +41,7 @@ class WorkerJob:
 
 @dataclass(frozen=True, slots=True)
 class ProbeBatch:
-    """One question, as often as ``count`` says; ``patience``: seconds without any answer that are silence."""
+    """One probe, sent ``count`` times; ``patience``: seconds without a reply that count as silence."""
 
     number: int
     patience: float
@@ -50,21 +50,21 @@ class ProbeBatch:
 
 @dataclass(frozen=True, slots=True)
 class WorkerReady:
-    """The proxies have applied everything; ``unserved``: endpoints that nothing could listen for."""
+    """Message: the proxies have applied everything; ``unserved``: endpoints that no server could listen for."""
 
     unserved: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerResults:
-    """What came of some questions; a text: why it could not be observed."""
+    """Message: observations of some probes; a text is the reason why there is none."""
 
     answers: tuple[tuple[int, Observation | str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerFailed:
-    """The lab could not be built, or the proxy did not run."""
+    """Message: the lab could not be built, or the proxy did not run."""
 
     reason: str
 
@@ -75,7 +75,7 @@ BatchQueue = asyncio.Queue[tuple[ProbeBatch, ...]]
 
 
 class ReplicaWorker:
-    """The process and the pipe to it."""
+    """Worker process and the pipe to it."""
 
     def __init__(self, job: WorkerJob, order: ProxySetup) -> None:
         self.name = f"{order.subject.name}:{order.mode}"
@@ -85,11 +85,11 @@ class ReplicaWorker:
         theirs.close()
 
     def send(self, batches: Sequence[ProbeBatch]) -> None:
-        """Have questions asked; `WorkerResults` comes by the pipe."""
+        """Send probes to run; `WorkerResults` are received by the pipe."""
         self.pipe.send(tuple(batches))
 
     def receive(self) -> WorkerMessage:
-        """What it has to say next; waits."""
+        """Next message from the worker; blocks until there is one."""
         try:
             received: WorkerMessage = self.pipe.recv()
         except (EOFError, ConnectionResetError):
@@ -98,7 +98,7 @@ class ReplicaWorker:
         return received
 
     def close(self) -> None:
-        """End it, and its lab."""
+        """End the process, and its lab."""
         self.pipe.close()
         self._process.join(timeout=5)
         if self._process.is_alive():
@@ -107,7 +107,7 @@ class ReplicaWorker:
 
 
 def _main(parent: int, ours: Connection, pipe: Connection, job: WorkerJob, order: ProxySetup) -> None:
-    """The process: its end comes when the pipe is closed, or when the parent dies."""
+    """Body of the process: it ends when the pipe is closed, or when the parent dies."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     ours.close()
     if os.getppid() != parent:
@@ -127,12 +127,12 @@ def _main(parent: int, ours: Connection, pipe: Connection, job: WorkerJob, order
 def _send_message(pipe: Connection, message: WorkerMessage) -> None:
     try:
         pipe.send(message)
-    except OSError:  # nobody listens any more
+    except OSError:  # the parent has closed the pipe
         return
 
 
 async def _serve(pipe: Connection, job: WorkerJob, order: ProxySetup) -> None:
-    """Build the lab, then answer until the pipe is closed, which may be at any time."""
+    """Build the lab, then run probes until the pipe is closed, which may be at any time."""
     orders: BatchQueue = asyncio.Queue()
     work = asyncio.create_task(_work(pipe, orders, job, order))
 

@@ -1,4 +1,4 @@
-"""``kproxy spec explain``: what is lawful for one packet in a cluster that kubectl printed, and by which clauses.
+"""``kproxy spec explain``: lawful outcomes of one packet in a cluster from kubectl's output, and their clauses.
 
-Reads objects and words, asks `kproxy.spec.oracle`, shows the answer.  It knows no proxy and decides nothing.
+Parses objects and arguments, queries `kproxy.spec.oracle`, shows the verdict. It knows no proxy and decides nothing.
 """

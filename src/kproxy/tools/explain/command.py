@@ -1,4 +1,4 @@
-"""``kproxy spec explain``: files in, an answer out; `kproxy.cli` parses words for it."""
+"""``kproxy spec explain``: files in, an explanation out; `kproxy.cli` parses its options."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXIT_CANNOT_EXPLAIN = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainOptions:
-    """The words of the command line."""
+    """Options of the command line."""
 
     files: Sequence[str]
     sender: str
@@ -36,7 +36,7 @@ class ExplainOptions:
 
 
 def explain(question: ExplainOptions) -> int:
-    """Print what is lawful; 0, or 2 when the question cannot be put."""
+    """Print the lawful outcomes; 0, or 2 when the arguments cannot be resolved."""
     try:
         dump = parse_dump(_texts(question.files))
         settings = _settings(question)

@@ -1,7 +1,7 @@
-"""What kubectl printed, as a cluster: Lists and single objects, YAML or JSON, one document or several.
+"""Parser of kubectl's output into a cluster: Lists and single objects, YAML or JSON, one document or several.
 
-Beside the objects that a service proxy reads it knows pods by name: those that EndpointSlices refer to
-(``targetRef``), and Pod objects where they are in the dump too.  Opens nothing: bytes come in.
+Beside the objects that a service proxy reads it collects pods by name: those that EndpointSlices refer to
+(``targetRef``), and Pod objects where they are in the dump too. Opens nothing: bytes come in.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from kproxy.model import api
 from kproxy.model.network import Address, Family, family_of, parse_address
 
 KUBECTL = "kubectl get services,endpointslices,nodes,servicecidrs -A -o yaml"
-"""The command that prints all that is needed."""
+"""Command that prints all objects needed."""
 
 Document = dict[str, Any]
 
 
 class CannotExplain(Exception):
-    """The question cannot be put like this; the message says what to do."""
+    """Arguments or objects that cannot be explained; the message has the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod that the dump names; ``node`` is empty where nothing says it."""
+    """Pod that the dump names; ``node`` is empty where no object gives it."""
 
     namespace: str
     name: str
@@ -37,41 +37,41 @@ class Pod:
     addresses: tuple[Address, ...]
 
     def __str__(self) -> str:
-        """How answers name it."""
+        """Name in explanations."""
         return f"pod {self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """The objects, and the pods by (namespace, name)."""
+    """Objects of the dump, and its pods by (namespace, name)."""
 
     cluster: api.Cluster
     pods: tuple[Pod, ...]
     documents: tuple[Document, ...] = ()
-    """The objects as they were printed."""
+    """Objects as they were printed."""
 
     def pod_at(self, address: Address) -> Pod | None:
-        """The pod that has an address of its own."""
+        """Pod that has an address of its own; None for none."""
         return next((pod for pod in self.pods if address in pod.addresses), None)
 
     def node_with(self, address: Address) -> api.Node | None:
-        """The node that lists an address as its own."""
+        """Node that lists an address as its own; None for none."""
         return next((n for n in self.cluster.nodes.values() if address in listed_addresses(n)), None)
 
 
 def listed_addresses(node: api.Node) -> tuple[Address, ...]:
-    """The addresses that a Node object lists."""
+    """Addresses that a Node object lists."""
     found = (parse_address(entry.address) for entry in node.status.addresses or [])
     return tuple(address for address in found if address is not None)
 
 
 def first_of_family(addresses: Iterable[Address], family: Family) -> Address | None:
-    """The first address of a family."""
+    """First address of a family; None for none."""
     return next((address for address in addresses if family_of(address) is family), None)
 
 
 def parse_dump(texts: Iterable[tuple[str, bytes]]) -> Dump:
-    """The objects of some files, given as (name, contents); of one that is there twice the last counts.
+    """Dump of some files, given as (name, contents); of an object that occurs twice the last counts.
 
     Raises `CannotExplain` for what is neither YAML nor JSON, and when Services or Nodes are missing.
     """
@@ -93,7 +93,7 @@ def _items(name: str, text: bytes) -> Iterator[Document]:
 
 
 def _yaml(text: bytes) -> list[Any]:
-    """All documents; times stay the text they are."""
+    """All documents; timestamps stay text."""
     return list(yaml.load_all(text, Loader=_Loader))
 
 
@@ -122,12 +122,12 @@ def _flattened(name: str, document: object) -> Iterator[Document]:
 
 
 def _with_kind(member: object, kind: str) -> object:
-    """A list's member; in a ServiceList and its like the members' kind may be left out."""
+    """Member of a list; in a ServiceList and its like the members' kind may be left out."""
     return {"kind": kind, **member} if kind and isinstance(member, dict) else member
 
 
 def _pods(items: Iterable[Document]) -> tuple[Pod, ...]:
-    """Every pod that is named, with all addresses that anything gives it."""
+    """Every pod that is named, with all addresses that any object gives it."""
     merged: dict[api.Key, Pod] = {}
     for found in _named(items):
         known = merged.get((found.namespace, found.name), found)
@@ -142,7 +142,7 @@ def _named(items: Iterable[Document]) -> Iterator[Pod]:
     for item in items:
         reader = _READERS.get(item["kind"])
         if reader is not None:
-            with suppress(msgspec.ValidationError):  # `api.parse_cluster` has told of it
+            with suppress(msgspec.ValidationError):  # `api.parse_cluster` has reported it
                 yield from reader(item)
 
 

@@ -1,4 +1,4 @@
-"""``--from`` and ``--to``: words in, a sender and a target out.  Pure; what cannot be understood says what could."""
+"""``--from`` and ``--to``: parses a sender and a target. Pure; errors list the possible forms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kproxy.model.network import Address, Family, Protocol, family_of, parse_add
 from kproxy.tools.explain.dump import CannotExplain, Dump, Pod, listed_addresses
 
 OUTSIDE: tuple[Address, ...] = (ip_address("203.0.113.1"), ip_address("2001:db8::1"))
-"""Who asks from outside, if nobody says who: addresses for documentation (RFC 5737, RFC 3849)."""
+"""Default addresses of a sender outside: for documentation (RFC 5737, RFC 3849)."""
 
 FROM = "pod/NAME, pod/NAMESPACE/NAME, host, host/NODE, client, or an address"
 TO = "svc/NAME:PORT, svc/NAMESPACE/NAME:PORT, node/NAME:PORT, ADDRESS:PORT or [ADDRESS]:PORT, then /udp or /sctp"
@@ -23,7 +23,7 @@ Named = TypeVar("Named", Pod, api.Service, api.Node)
 
 @dataclass(frozen=True, slots=True)
 class FlowSender:
-    """Who sends.  ``node``: where it runs, empty when it is no part of the cluster.
+    """Sender. ``node``: where it runs, empty when it is no part of the cluster.
 
     ``host``: it sends from the node's own network; then its address is left to the kernel.
     """
@@ -36,7 +36,7 @@ class FlowSender:
 
 @dataclass(frozen=True, slots=True)
 class FlowTarget:
-    """What is asked, in every family it has an address in; ``primary`` is the first of them."""
+    """Target, with an address in each family it has; ``primary`` is the first of them."""
 
     label: str
     addresses: tuple[Address, ...]
@@ -45,7 +45,7 @@ class FlowTarget:
 
 
 def parse_sender(text: str, dump: Dump, node: str = "") -> FlowSender:
-    """Who ``--from`` means; ``node``: where ``host`` is, if it does not say.  Raises `CannotExplain`."""
+    """Sender of ``--from``; ``node``: the default for ``host``. Raises `CannotExplain`."""
     kind, _, rest = text.partition("/")
     match kind:
         case "pod" if rest:
@@ -62,7 +62,7 @@ def parse_sender(text: str, dump: Dump, node: str = "") -> FlowSender:
 
 
 def _sender_at(address: Address, dump: Dump) -> FlowSender:
-    """Whoever has an address: a pod by name, a node, a pod of a node's range, or somebody outside."""
+    """Sender with an address: a pod by name, a node, a pod of a node's range, or a client outside."""
     if (pod := dump.pod_at(address)) is not None:
         return _pod(pod, dump, address)
     if (node := dump.node_with(address)) is not None:
@@ -78,7 +78,7 @@ _PODS_WITHOUT = "; pods are known by EndpointSlices (targetRef) and by Pod objec
 
 
 def _pod(pod: Pod, dump: Dump, address: Address | None = None) -> FlowSender:
-    """A pod; one on the node's own network sends as the node does."""
+    """Pod as a sender; one on the node's own network sends as the node does."""
     addresses = (address,) if address else pod.addresses
     if not addresses:
         raise CannotExplain(f"{pod} has no address in the dump")
@@ -92,7 +92,7 @@ _TARGET = re.compile(r"(?P<what>.+?)(:(?P<port>[^:/\]]+)(/(?P<protocol>[^/]+))?)
 
 
 def parse_target(text: str, dump: Dump) -> FlowTarget:
-    """What ``--to`` means.  Raises `CannotExplain`."""
+    """Target of ``--to``. Raises `CannotExplain`."""
     found = _TARGET.fullmatch(text)
     what, port, protocol = (found["what"], found["port"], found["protocol"]) if found else (text, None, None)
     kind, _, rest = what.partition("/")
@@ -167,25 +167,25 @@ def _address(text: str, option: str) -> Address:
 
 
 def find_node(name: str, dump: Dump) -> api.Node:
-    """The node of a name; with no name the only one there is.  Raises `CannotExplain`."""
+    """Node of a name; with no name the only one there is. Raises `CannotExplain`."""
     nodes = list(dump.cluster.nodes.values())
     if not name and len(nodes) == 1:
         return nodes[0]
     found = dump.cluster.node(name)
     if found is None:
         names = ", ".join(sorted(node.metadata.name for node in nodes))
-        problem = f"there is no node {name}" if name else "which node? Say it with --node"
+        problem = f"there is no node {name}" if name else "which node? Name it with --node"
         raise CannotExplain(f"{problem}; there are {names}")
     return found
 
 
 def _find_one(text: str, items: Iterable[Named], what: str, hint: str = "") -> Named:
-    """The item that ``NAME`` or ``NAMESPACE/NAME`` means."""
+    """Item that ``NAME`` or ``NAMESPACE/NAME`` refers to."""
     namespace, _, name = text.rpartition("/")
     alike = [item for item in items if _key(item)[1] == name and namespace in {"", _key(item)[0]}]
     if len(alike) > 1:
         names = " or ".join(sorted("/".join(_key(item)) for item in alike))
-        raise CannotExplain(f"{what} {text}: say which: {names}")
+        raise CannotExplain(f"{what} {text}: ambiguous, name one of {names}")
     if not alike:
         raise CannotExplain(f"there is no {what} {text} in the dump{hint}")
     return alike[0]
@@ -200,7 +200,7 @@ def _named(service: api.Service) -> str:
 
 
 def common_family(sender: FlowSender, target: FlowTarget) -> Family:
-    """The target's first family that the sender has an address of.  Raises `CannotExplain`."""
+    """The target's first family that the sender has an address of. Raises `CannotExplain`."""
     own = {family_of(address) for address in sender.addresses}
     for address in target.addresses:
         if family_of(address) in own:

@@ -1,4 +1,4 @@
-"""A question put to the oracle, node by node as the packet travels.  Pure."""
+"""Explanation of a packet by the oracle, node by node as it travels. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from kproxy.tools.explain.endpoints import FlowSender, FlowTarget, common_family
 
 LOOPBACK = frozenset({ip_address("127.0.0.1"), ip_address("::1")})
 POD_LINK, UPLINK = "a pod's link", "a link to other machines"
-"""Interfaces have no names in a dump, and nothing asks for them."""
+"""Placeholders for the names of interfaces, which a dump does not have and no verdict depends on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxySettings:
-    """The proxy's configuration, as far as it matters and was said; ``mode`` settles that mode's defaults.
+    """Proxy configuration, as far as it matters and was given; ``mode`` selects that mode's defaults.
 
-    Without ``cluster_cidrs`` pods are told by the Node's pod ranges (``detectLocalMode: NodeCIDR``).
+    Without ``cluster_cidrs`` pods are detected by the Node's pod ranges (``detectLocalMode: NodeCIDR``).
     """
 
     mode: str = ""
@@ -34,7 +34,7 @@ class ProxySettings:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """A node that may touch the packet, and what is lawful there."""
+    """Node that may rewrite the packet, and the lawful outcomes there."""
 
     node: str
     packet: Packet
@@ -43,7 +43,7 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Who asked what, the nodes in order (the second if the first must leave it alone), and what was assumed."""
+    """Sender and target, the nodes in order (the second if the first must leave it alone), and assumptions."""
 
     sender: FlowSender
     target: FlowTarget
@@ -54,7 +54,7 @@ class Explanation:
 def explain_packet(
     dump: Dump, sender: FlowSender, target: FlowTarget, settings: ProxySettings, node: str = ""
 ) -> Explanation:
-    """What is lawful for the first packet of a connection.  Raises `CannotExplain`."""
+    """Lawful outcomes of the first packet of a connection. Raises `CannotExplain`."""
     family = common_family(sender, target)
     destination = first_of_family(target.addresses, family)
     assert destination is not None
@@ -69,7 +69,7 @@ def explain_packet(
 
 
 def _first_node(dump: Dump, sender: FlowSender, destination: Address, node: str) -> api.Node:
-    """The first node whose proxy may touch it: the one said, the sender's own, the one asked, the only one."""
+    """First node whose proxy may rewrite it: the one given, the sender's own, the target's, the only one."""
     owner = dump.node_with(destination)
     return find_node(node or sender.node or (owner.metadata.name if owner else ""), dump)
 
@@ -86,7 +86,11 @@ def _hop(
 
 
 def _source(sender: FlowSender, destination: Address) -> Address:
-    """A node that asks itself does so from the address it asks, which is what the kernel picks."""
+    """Source address of the packet.
+
+    For a packet from a node to its own address (or loopback) the destination itself, as the kernel's source selection
+    has it.
+    """
     if sender.host and (destination in sender.addresses or destination.is_loopback):
         return destination
     source = first_of_family(sender.addresses, Family.IPV4 if destination.version == 4 else Family.IPV6)
@@ -95,7 +99,7 @@ def _source(sender: FlowSender, destination: Address) -> Address:
 
 
 def dump_node_facts(node: api.Node, settings: ProxySettings) -> NodeFacts:
-    """What the oracle must know of a node: its object's addresses, the configuration, a mode's defaults."""
+    """Facts about a node for the oracle: its object's addresses, the configuration, a mode's defaults."""
     ranges: tuple[Network, ...] | Primary = settings.node_port_addresses
     if not ranges and settings.mode == "nftables":
         ranges = PRIMARY
@@ -111,12 +115,12 @@ def dump_node_facts(node: api.Node, settings: ProxySettings) -> NodeFacts:
 
 
 def _assumed(settings: ProxySettings, node: api.Node, sender: FlowSender) -> list[str]:
-    """What no object says and nobody has said."""
+    """Assumptions where neither an object nor an option decides."""
     found = []
     if not settings.cluster_cidrs:
         texts = ", ".join(node.spec.pod_cidrs or [node.spec.pod_cidr])
-        detection = f"pods of {node.metadata.name} are told by its Node's pod range {texts}"
-        none = f"Node {node.metadata.name} has no pod range: pods cannot be told"
+        detection = f"pods of {node.metadata.name} are detected by its Node's pod range {texts}"
+        none = f"Node {node.metadata.name} has no pod range: pods cannot be detected"
         found.append(f"{detection if texts else none} (--cluster-cidr for mode ClusterCIDR)")
     if not settings.extra_addresses:
         found.append("a node has the addresses that its Node lists, and loopback (--node-address for more)")
@@ -128,7 +132,7 @@ def _assumed(settings: ProxySettings, node: api.Node, sender: FlowSender) -> lis
 
 
 def parse_networks(text: str, option: str) -> tuple[Network, ...]:
-    """Ranges separated by commas.  Raises `CannotExplain`."""
+    """Ranges separated by commas. Raises `CannotExplain`."""
     found = []
     for part in filter(None, text.split(",")):
         network = parse_network(part)

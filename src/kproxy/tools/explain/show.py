@@ -1,4 +1,4 @@
-"""An answer as text for people and as JSON for programs.  Pure."""
+"""Explanation as text and as JSON. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kproxy.tools.explain.explanation import Explanation, Hop
 WIDTH = 110
 
 FAILURES = {
-    Failure.REJECTED: "rejected: the sender is told by ICMP port unreachable",
+    Failure.REJECTED: "rejected: the sender gets ICMP port unreachable",
     Failure.DROPPED: "dropped: silence",
     Failure.UNTOUCHED: "untouched: the proxy leaves it to routing, or to the node's own sockets",
     Failure.RESET: "reset: a TCP RST",
@@ -23,7 +23,7 @@ FAILURES = {
 
 
 def format_explanation(answer: Explanation, dump: Dump) -> str:
-    """The answer in lines."""
+    """Text of an explanation."""
     lines = [_question(answer)]
     for hop in answer.hops:
         several = ", any of" if len(hop.expectation.outcomes) > 1 else ""
@@ -73,7 +73,7 @@ def _clause(id: ClauseId) -> Iterator[str]:
 
 
 def explanation_document(answer: Explanation, dump: Dump) -> dict[str, Any]:
-    """The answer as JSON."""
+    """Explanation as JSON."""
     first = answer.hops[0].packet
     return {
         "packet": {

@@ -1,7 +1,7 @@
-"""``kproxy lab exec``, ``run_kubectl`` and ``stop_lab``: the other end of a running lab's socket.
+"""``kproxy lab exec``, ``run_kubectl`` and ``stop_lab``: clients of a running lab's control socket.
 
-A program is started here, as this command's child with its terminal and its files, inside the namespaces that the lab hands
-over; when the lab ends, so does the program.
+A program is started here, as this command's child with its terminal and its files, inside the namespaces whose
+descriptors the lab sends; when the lab ends, so does the program.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ KUBECTL_HINT = (
 
 
 class LabUnavailable(Exception):
-    """There is nobody to ask, or the lab said no; the message says what to do."""
+    """No lab is running, or it refused the request; the message has the remedy."""
 
 
 def run_in_lab(name: str, where: str, argv: Sequence[str]) -> int:
-    """Run a program in a place of the lab; its exit status, 2 when it cannot be asked for."""
+    """Run a program in a place of the lab; returns its exit status, 2 when the lab does not provide the place."""
     try:
         with _connect(name) as lab:
             answer, descriptors = _request(lab, {"do": "exec", "where": where})
@@ -114,7 +114,7 @@ def _run(
             os.chdir(home)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is the child's
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # it belongs to the child
     try:
         child = subprocess.Popen(list(argv), env=environment, preexec_fn=enter)  # noqa: PLW1509, S603
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Where a running lab and the commands that visit it meet; light, since a visit should be quick."""
+"""Address of a running lab's control socket; imports little, since its clients should start quickly."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import os
 
 
 def control_address(name: str) -> str:
-    """The abstract socket (unix(7)) on which a lab of this user listens."""
+    """Abstract socket (unix(7)) on which a lab of this user listens."""
     return f"\0kproxy-lab-{os.getuid()}-{name}"

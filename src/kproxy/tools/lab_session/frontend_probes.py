@@ -35,7 +35,7 @@ POD_LINK = "a pod's link"
 
 
 class ProbedAddressKind(enum.Enum):
-    """The kinds of address that are asked; the value is how people call it."""
+    """Kinds of address that are probed; the value is their name in reports."""
 
     CLUSTER_IP = "cluster IP"
     EXTERNAL_IP = "external IP"
@@ -48,7 +48,7 @@ class ProbedAddressKind(enum.Enum):
 
 
 class ClientKind(enum.Enum):
-    """The kinds of sender."""
+    """Kinds of sender."""
 
     POD = "pod"
     HOST = "node"
@@ -60,7 +60,10 @@ class ClientKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ProbeSender:
-    """Who asks.  ``namespace``: where the probe starts; ``node``: the sender's, or the one that its packets go through."""
+    """Sender.
+
+    ``namespace``: where the probe starts; ``node``: the sender's, or the one that its packets go through.
+    """
 
     kind: ClientKind
     namespace: str
@@ -70,7 +73,7 @@ class ProbeSender:
 
 @dataclass(frozen=True, slots=True)
 class FrontendProbe:
-    """One packet: of which Service, to what, from whom, and the lab node whose proxy decides."""
+    """One packet: its Service, kind of address and sender, and the lab node whose proxy decides."""
 
     service: api.Key
     frontend: ProbedAddressKind
@@ -81,14 +84,14 @@ class FrontendProbe:
 
     @property
     def to(self) -> str:
-        """What is asked, as a socket."""
+        """Destination, as a socket."""
         address = self.packet.destination
         shown = f"[{address}]" if address.version == 6 else str(address)
         return f"{shown}:{self.packet.port}/{self.packet.protocol.value}"
 
     @property
     def name(self) -> str:
-        """The Service, as ``namespace/name``."""
+        """Name of the Service, as ``namespace/name``."""
         return "/".join(filter(None, self.service)) or "(no Service)"
 
 
@@ -103,7 +106,7 @@ class _Target:
 
 
 def frontend_probes(dump: Dump, layout: Layout) -> tuple[FrontendProbe, ...]:
-    """All questions, Service by Service."""
+    """All probes, Service by Service."""
     found: list[FrontendProbe] = []
     for service in dump.cluster.services.values():
         for family in layout.families:
@@ -131,7 +134,7 @@ def _of_service(dump: Dump, layout: Layout, service: api.Service, family: Family
 
 
 def _proxied(service: api.Service, family: Family) -> bool:
-    """Whether a Service has an address of the family that some proxy may serve."""
+    """True if a Service has an address of the family that a proxy may serve."""
     elsewhere = api.PROXY_NAME_LABEL in service.metadata.labels or service.spec.type == "ExternalName"
     return not elsewhere and any(
         front is ProbedAddressKind.CLUSTER_IP for front, _ in _addresses(service, family)
@@ -219,7 +222,7 @@ def _guests(layout: Layout, service: api.Service, family: Family) -> Iterator[Pr
 def _from_senders(
     layout: Layout, target: _Target, senders: tuple[ProbeSender, ...]
 ) -> Iterator[FrontendProbe]:
-    """The same address from several senders; an outside client asks a node's own address of that node only."""
+    """Probes of one address by several senders; outside clients reach a node's own address through that node only."""
     owner = next((n.name for n in layout.nodes if target.address in n.address.values()), "")
     for sender in senders:
         outside = sender.kind in {ClientKind.ON_LINK, ClientKind.ROUTED, ClientKind.GUEST}
@@ -244,7 +247,7 @@ _LOCAL = {
     ProbedAddressKind.NODE_PORT_OTHER_ADDRESS,
     ProbedAddressKind.NODE_PORT_LOCALHOST,
 }
-"""The kernel sends from the address that it asks when that is the node's own."""
+"""Kinds of address of the node's own, where the kernel uses the destination as the source."""
 
 
 def _node_port(layout: Layout, port: _Target, family: Family) -> Iterator[FrontendProbe]:

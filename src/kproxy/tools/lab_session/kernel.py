@@ -1,4 +1,4 @@
-"""Where a replica runs: the first kernel that can, as `kproxy conformance run` chooses; the command starts again in it."""
+"""Kernel of a replica: the first that can, as `kproxy conformance run` chooses; the command starts again in it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def restart_in_kernel(
     iptables: str,
     allowed: Collection[KernelName] = frozenset({KernelName.HOST, KernelName.ROOTLESS, KernelName.UML}),
 ) -> int | None:
-    """The exit status of the same command in another kernel; None when it is to run in this process.
+    """Exit status of the same command in another kernel; None when it is to run in this process.
 
-    ``arguments``: the command's, without ``--kernel``.  Raises `CannotCopy`.
+    ``arguments``: the command's, without ``--kernel``. Raises `CannotCopy`.
     """
     if kernel == "host":
         return None

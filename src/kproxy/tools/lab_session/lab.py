@@ -1,4 +1,4 @@
-"""The lab of a cluster, running: its network, the objects in an API server, who answers, the proxy on each node.
+"""Running lab of a cluster: its network, the objects in an API server, servers of endpoints, the proxy on each node.
 
 ``async with open_replica(...)`` builds it and waits until the proxy has applied everything; leaving removes it.
 """
@@ -53,17 +53,17 @@ _KINDS = {
     )
 }
 _SENTINELS = 2
-"""The second one's answer proves that the sync that served the first has ended (`kproxy.conformance.testbeds.netns`)."""
+"""Number of sentinels: serving the second proves that the sync of the first has ended (`kproxy.conformance.testbeds.settling`)."""
 
 _ANYWHERE = (ip_address("0.0.0.0"), ip_address("::"))  # noqa: S104 (in a namespace of the lab)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxySetup:
-    """What to run on the nodes: a subject in a mode, its configuration, seconds it has (0: as many as suit the kernel).
+    """Subject and mode on the nodes, with configuration and seconds to apply (0: the kernel's default).
 
-    ``daemons``: whether something on each node answers at every node port's number, so that what a proxy leaves alone is
-    known; in a lab for people nothing does, as in their cluster.
+    ``daemons``: a server on each node replies at every node port's number, so that packets which a proxy leaves alone
+    are recognised; `kproxy lab up` has none, as in the real cluster.
     """
 
     subject: Subject
@@ -76,7 +76,7 @@ class ProxySetup:
 
 
 class Replica:
-    """The running lab."""
+    """Running lab of a cluster."""
 
     def __init__(self, dump: Dump, layout: Layout, lab: Lab, order: ProxySetup, directory: Path) -> None:
         self.layout, self.lab, self.order, self.directory = layout, lab, order, directory
@@ -96,12 +96,12 @@ class Replica:
             for node in layout.nodes
         }
         self.unserved: list[str] = []
-        """Endpoints that nothing could listen for, with the reason."""
+        """Endpoints that no server could listen for, with the reason."""
 
     # ----------------------------------------------------------------------- before the start
 
     def prepare(self) -> None:
-        """Put the objects in the API server and listen wherever an endpoint or a node port is."""
+        """Write the objects to the API server and listen wherever an endpoint or a node port is."""
         for document in self._dump.documents:
             kind = _KINDS.get(document["kind"])
             if kind is not None:
@@ -118,7 +118,7 @@ class Replica:
         nodes = {node.name for node in self.layout.nodes}
         for address, port, protocol in self._endpoints():
             home = self.layout.namespace_of(address)
-            if home in nodes:  # of the host's network: beside others of the node's own
+            if home in nodes:  # of the host's network: beside the node's own servers
                 yield home, port, protocol, home, (address,)
             elif home:
                 yield home, port, protocol, home, _ANYWHERE
@@ -140,13 +140,13 @@ class Replica:
                 address = parse_address((endpoint.addresses or [""])[0])
                 for port in piece.ports or []:
                     if address is not None and port.port:
-                        with suppress(ValueError):  # a protocol that nobody knows
+                        with suppress(ValueError):  # an unknown protocol
                             yield address, port.port, Protocol(port.protocol or "TCP")
 
     # ----------------------------------------------------------------------- the barrier
 
     async def settle(self) -> None:
-        """Return when the proxy of every node has applied all objects.  Raises `SubjectFailed` when it never does."""
+        """Return when the proxy of every node has applied all objects. Raises `SubjectFailed` when it never does."""
         for number in range(_SENTINELS):
             sentinel = ReplicaSentinel(number, self.layout)
             for kind, document in sentinel.documents:
@@ -154,7 +154,7 @@ class Replica:
             await self._answered(sentinel)
 
     def remove_sentinels(self) -> None:
-        """Take the sentinels away again."""
+        """Delete the sentinels."""
         for number in range(_SENTINELS):
             for kind, document in ReplicaSentinel(number, self.layout).documents:
                 metadata = document["metadata"]
@@ -177,7 +177,7 @@ class Replica:
         name = f"{self.order.subject.name} ({self.order.mode})"
         return f"{name} has not applied all objects within {self._barrier:g} s: {missing}\n{log}"
 
-    # ----------------------------------------------------------------------- questions
+    # ----------------------------------------------------------------------- probes
 
     async def probe(self, frontend_probe: FrontendProbe, patience: float) -> Observation:
         """Send one packet of a new connection; ``patience``: seconds, on an emulated kernel four times as many."""

@@ -1,7 +1,8 @@
-"""``kproxy lab up``: a replica that stays until it is told to end, and answers other commands by a socket.
+"""``kproxy lab up``: a replica that runs until it is stopped, and serves other commands by a control socket.
 
-The socket has a name in the kernel only (unix(7), abstract), so nothing is left when the process ends, however it does. Who
-asks must be the same user. ``exec`` gets the descriptors of the namespaces: the program is the asker's own child.
+The socket has a name in the kernel only (unix(7), abstract), so nothing is left when the process ends, however it
+does. A client must be the same user. ``exec`` gets the descriptors of the namespaces: the program is the client's own
+child.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ from kproxy.tools.lab_session.options import (
 
 CANNOT = 2
 CONTROL = "KPROXY_LAB_CONTROL"
-"""The listening socket's descriptor, where another kernel's process inherits it."""
+"""Environment variable with the listening socket's descriptor, for a process restarted in another kernel."""
 
 _WATCH_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpOptions:
-    """The words."""
+    """Options of the command line."""
 
     proxy: str
     binary: str
@@ -59,7 +60,7 @@ class UpOptions:
 
 
 def run_lab_up(options: UpOptions) -> int:
-    """Build the lab and stay; 0 when it was told to end, 2 when it cannot be built."""
+    """Build the lab and serve; 0 when it was stopped, 2 when it cannot be built."""
     try:
         subject, mode = resolve_subject(options.proxy, options.binary)
         control = _control(options.name)
@@ -78,7 +79,7 @@ def run_lab_up(options: UpOptions) -> int:
 
 
 def _control(name: str) -> socket.socket:
-    """The listening socket, inherited or new.  A process in a user namespace could not make it for those outside."""
+    """Listening socket, inherited or new. A process in a user namespace could not bind it for those outside."""
     if CONTROL in os.environ:
         return socket.socket(fileno=int(os.environ.pop(CONTROL)))
     control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -137,7 +138,7 @@ async def _open(
 
 
 async def _watch(replica: Replica) -> None:
-    """Tell, once, when a proxy has ended by itself; the lab stays to be looked at."""
+    """Report, once, a proxy that has ended by itself; the lab stays for inspection."""
     while True:
         await asyncio.sleep(_WATCH_SECONDS)
         try:
@@ -149,22 +150,22 @@ async def _watch(replica: Replica) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CurlReply:
-    """What curl is answered: who it is, and whom it saw."""
+    """Reply to curl: the server's name, and the source it saw."""
 
     dump: Dump
     layout: Layout
 
     def __call__(self, seen: Reception) -> str:
-        """One line."""
+        """Line of text for a request."""
         pod = self.dump.pod_at(seen.at.address)
         if seen.who == ELSEWHERE:
-            return f"elsewhere: the packet has left the cluster, asked by {seen.peer}\n"
+            return f"elsewhere: the packet has left the cluster, source {seen.peer}\n"
         who = str(pod) if pod else "an endpoint"
-        return f"{who} at {seen.at}, asked by {seen.peer}\n"
+        return f"{who} at {seen.at}, source {seen.peer}\n"
 
 
 def lab_summary(dump: Dump, replica: Replica) -> str:
-    """What there is, and how to use it."""
+    """Text about the lab's places, and commands to use it."""
     place, order = replica.layout, replica.order
     nodes = [f"  node/{n.hostname}  {', '.join(map(str, n.address.values()))}" for n in place.nodes]
     count = {n.name: sum(house.node == n.name for house in place.pod_namespaces) for n in place.nodes}
@@ -181,7 +182,7 @@ def lab_summary(dump: Dump, replica: Replica) -> str:
         *nodes,
         f"with {pods}, {len(place.beyond)} addresses beyond the router, and clients",
         *clients,
-        *(f"nobody could listen for endpoint {deaf}" for deaf in replica.unserved),
+        *(f"no server could listen for endpoint {deaf}" for deaf in replica.unserved),
         "from another shell: kproxy lab exec pod/NAME -- curl ADDRESS, kproxy lab kubectl get svc, kproxy lab down",
     ]
     return "\n".join(lines) + "\n"
@@ -191,18 +192,18 @@ def _text(pair: Pair) -> str:
     return " and ".join(map(str, pair.values()))
 
 
-# --------------------------------------------------------------------------- answering
+# --------------------------------------------------------------------------- control socket
 
 
 class ControlServer:
-    """Who answers other commands."""
+    """Server of the control socket."""
 
     def __init__(self, dump: Dump, replica: Replica, ended: asyncio.Event) -> None:
         self._dump, self._replica, self._ended = dump, replica, ended
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def serve(self, control: socket.socket) -> None:
-        """Answer everybody, each in a task."""
+        """Serve all clients, each in a task."""
         loop = asyncio.get_running_loop()
         while True:
             client, _ = await loop.sock_accept(control)
@@ -212,7 +213,7 @@ class ControlServer:
             task.add_done_callback(self._tasks.discard)
 
     async def _serve_client(self, client: socket.socket) -> None:
-        """One question, one answer; then the connection stays for as long as the asker wants it."""
+        """Handle one request; then the connection stays as long as the client keeps it."""
         loop = asyncio.get_running_loop()
         with client:
             if _user_of(client) not in {0, os.getuid()}:
@@ -240,7 +241,7 @@ class ControlServer:
                 )
 
     def namespace(self, where: str) -> str:
-        """The namespace that ``pod/x``, ``node/y``, ``client`` or ``remote`` means.  Raises `CannotCopy`."""
+        """Namespace of ``pod/x``, ``node/y``, ``client`` or ``remote``. Raises `CannotCopy`."""
         kind, _, rest = where.partition("/")
         match kind:
             case "pod" if rest:
@@ -268,7 +269,9 @@ class ControlServer:
         if f"pod/{text}" in here:  # an endpoint without a pod, by its address
             return f"pod/{text}"
         if len(alike) > 1:
-            raise CannotCopy(f"pod/{text}: say which: {' or '.join(sorted(pod_label(pod) for pod in alike))}")
+            raise CannotCopy(
+                f"pod/{text}: ambiguous, name one of {' or '.join(sorted(pod_label(pod) for pod in alike))}"
+            )
         if not alike:
             known = ", ".join(sorted(here)[:5])
             raise CannotCopy(f"pod/{text}: there is no such pod in the dump; there are {known} ...")
@@ -283,7 +286,7 @@ class ControlServer:
         )
 
     def _environment(self, name: str) -> dict[str, Any]:
-        """What a program there gets besides the asker's own: the proxy's own iptables, and a way to the API server."""
+        """Additional environment of a program there: the proxy's own iptables, and a kubeconfig."""
         nodes = {node.name for node in self._replica.layout.nodes}
         first = self._replica.layout.nodes[0].name
         home = name if name in nodes else first
@@ -291,7 +294,7 @@ class ControlServer:
         return {"environment": environment, "path": str(self._replica.directory / "bin")}
 
     def _descriptors(self, name: str) -> list[int]:
-        """User, mount and network namespace; the first two only where they are not the asker's."""
+        """Descriptors of user, mount and network namespace; the first two only where they are not the client's."""
         own: list[int] = []
         if kernel_here() is KernelName.ROOTLESS:
             own = [os.open(f"/proc/self/ns/{kind}", os.O_RDONLY) for kind in ("user", "mnt")]

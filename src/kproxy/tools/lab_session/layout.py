@@ -1,18 +1,20 @@
-r"""A cluster as a lab: which two nodes are real, where each endpoint is, what the lab adds.  Pure.
+r"""Layout of a cluster as a lab: the two nodes that are real, the place of each endpoint, additional addresses.
 
-Two of the cluster's nodes are the lab's nodes ``a`` and ``b``, with their own names and addresses; each runs the proxy.
-Endpoints on these two are in namespaces behind them. All others, whatever their node, are behind the router,
-as machines whose proxies nobody asks:
+Pure.
 
-    a's pods  visitor a1     b's pods  visitor b1       a visitor: a pod that is no Service's endpoint
+Two of the cluster's nodes are the lab's nodes ``a`` and ``b``, with their own names and addresses; each runs the
+proxy. Endpoints on these two are in namespaces behind them. All others, whatever their node, are behind the router,
+as machines whose proxies are not probed:
+
+    a's pods  probe pod a1   b's pods  probe pod b1     a probe pod: one that is no Service's endpoint
         \      /                 \      /
          node a                   node b
               \                  /
                [     switch     ]----- client           on-link: a neighbour of the nodes
                         |
-        remote ----- router ------ beyond               other nodes, their pods, and what else endpoints are
+        remote ----- router ------ beyond               other nodes, their pods, and all other endpoints
                         |
-                    elsewhere                           whatever no route claims ends here, and is answered
+                    elsewhere                           packets that no route claims end here, and are answered
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ SPARE: Mapping[Family, Network] = {
     Family.IPV4: ip_network("198.18.0.0/15"),
     Family.IPV6: ip_network("2001:2::/48"),
 }
-"""What the lab adds has addresses for benchmarks (RFC 2544, RFC 5180), but for those that the cluster has."""
+"""Ranges for the lab's additional addresses: reserved for benchmarks (RFC 2544, RFC 5180), except those the cluster has."""
 
 PROBE_POD = {"a": "a1", "b": "b1"}
 BEYOND = "beyond"
@@ -40,12 +42,12 @@ Pair = Mapping[Family, Address]
 
 
 class CannotCopy(Exception):
-    """The cluster cannot be rebuilt like this; the message says what to do."""
+    """The cluster cannot be rebuilt like this; the message has the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabNode:
-    """A node of the cluster that the lab runs: its first InternalIP of each family, and its end of the pods' links."""
+    """Node of the cluster that the lab runs: its first InternalIP of each family, and its end of the pods' links."""
 
     name: str
     hostname: str
@@ -55,7 +57,7 @@ class LabNode:
 
 @dataclass(frozen=True, slots=True)
 class PodNamespace:
-    """A network namespace behind a node, and the addresses of the pods that live there."""
+    """Network namespace behind a node, and the addresses of the pods in it."""
 
     name: str
     node: str
@@ -64,21 +66,21 @@ class PodNamespace:
 
 @dataclass(frozen=True, slots=True)
 class OutsideAddresses:
-    """Addresses of the clients, by the node that their packets go through; ``router`` and what is behind it."""
+    """Addresses of the clients, by the node that their packets go through; ``router`` and the namespaces behind it."""
 
     client: Mapping[str, Pair]
     remote: Mapping[str, Pair]
     range_clients: Mapping[str, tuple[Address, ...]]
-    """More of the routed client's: one of each range that a Service lets in."""
+    """Further addresses of the routed client: one of each range that a Service admits."""
     router: Pair
     elsewhere: Pair
     uplink: Pair
-    """Beyond's own."""
+    """Address of beyond itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The lab; ``beyond``: addresses of other nodes and their pods, ``spare``: addresses that nobody has."""
+    """Layout of the lab; ``beyond``: addresses of other nodes and their pods, ``spare``: free addresses."""
 
     families: tuple[Family, ...]
     nodes: tuple[LabNode, ...]
@@ -89,11 +91,11 @@ class Layout:
     spare: Mapping[Family, tuple[Address, ...]]
 
     def node(self, name: str) -> LabNode:
-        """The lab's node ``a`` or ``b``."""
+        """Node ``a`` or ``b`` of the lab."""
         return next(node for node in self.nodes if node.name == name)
 
     def namespace_of(self, address: Address) -> str:
-        """The namespace that has an address of an endpoint; empty if none has."""
+        """Namespace that has an address of an endpoint; empty if none has."""
         for node in self.nodes:
             if address in node.address.values():
                 return node.name
@@ -103,13 +105,13 @@ class Layout:
         return BEYOND if address in self.beyond else ""
 
     def own_addresses(self, name: str) -> frozenset[Address]:
-        """What a node may put in the place of a source address."""
+        """Addresses that a node may rewrite a source to."""
         node = self.node(name)
         return frozenset((*node.address.values(), *node.gateway.values()))
 
 
 def layout(dump: Dump, names: Sequence[str] = (), *, together: bool) -> Layout:
-    """The lab for a cluster; ``names``: the Nodes to run, at most two, else the ones with the most endpoints.
+    """Layout for a cluster; ``names``: the Nodes to run, at most two, else the ones with the most endpoints.
 
     ``together``: all pods of a node share a namespace, which costs nothing for each; else each has one of its own.
     Raises `CannotCopy`.
@@ -158,7 +160,7 @@ def _chosen(dump: Dump, names: Sequence[str]) -> tuple[api.Node, ...]:
 
 
 def _endpoints(dump: Dump) -> Counter[str]:
-    """How many endpoints each node has."""
+    """Number of endpoints of each node."""
     return Counter(
         endpoint.node_name or ""
         for piece in dump.cluster.slices.values()
@@ -167,7 +169,7 @@ def _endpoints(dump: Dump) -> Counter[str]:
 
 
 def internal_addresses(node: api.Node) -> Pair:
-    """A Node's first InternalIP of each family."""
+    """First InternalIP of a Node in each family."""
     listed = [parse_address(e.address) for e in node.status.addresses or [] if e.type == "InternalIP"]
     return {family_of(address): address for address in reversed(listed) if address is not None}
 
@@ -181,7 +183,7 @@ def _families(nodes: Sequence[api.Node]) -> tuple[Family, ...]:
 
 
 def pod_ranges(node: api.Node) -> Mapping[Family, Network]:
-    """A Node's pod ranges."""
+    """Pod ranges of a Node."""
     texts = node.spec.pod_cidrs or [node.spec.pod_cidr]
     found = [network for text in texts if (network := parse_network(text)) is not None]
     return {family_of(network): network for network in found}
@@ -203,7 +205,7 @@ def _probe_pod(dump: Dump, node: LabNode, families: Iterable[Family], spare: _Sp
 
 
 def _placed(dump: Dump, nodes: Sequence[LabNode]) -> dict[Address, str]:
-    """Where each address of an endpoint or pod is: a lab node, or `BEYOND`; nodes' own addresses are left out."""
+    """Place of each address of an endpoint or pod: a lab node, or `BEYOND`; nodes' own addresses are left out."""
     own = {address for node in nodes for address in node.address.values()}
     lab = {node.hostname: node.name for node in nodes}
     found: dict[Address, str] = {}
@@ -228,12 +230,12 @@ def _located(dump: Dump) -> Iterator[tuple[Address, str]]:
 
 
 def parse_addresses(texts: Iterable[str]) -> Iterator[Address]:
-    """Those that are addresses."""
+    """Texts that are addresses, parsed."""
     return (address for text in texts if (address := parse_address(text)) is not None)
 
 
 def _node_by_range(dump: Dump, address: Address) -> str:
-    """The node whose pod range an address is of."""
+    """Node whose pod range contains an address; empty for none."""
     for node in dump.cluster.nodes.values():
         if any(address in network for network in pod_ranges(node).values()):
             return node.metadata.name
@@ -252,7 +254,7 @@ def _pod_namespaces(
 
 
 def _one_namespace_each(dump: Dump, placed: Mapping[Address, str]) -> Iterator[PodNamespace]:
-    """A namespace for each pod; addresses of endpoints without a pod have one each too."""
+    """Namespace for each pod; addresses of endpoints without a pod have one each too."""
     rest = dict(placed)
     for pod in dump.pods:
         own = tuple(address for address in pod.addresses if rest.pop(address, BEYOND) != BEYOND)
@@ -264,15 +266,15 @@ def _one_namespace_each(dump: Dump, placed: Mapping[Address, str]) -> Iterator[P
 
 
 def pod_label(pod: Pod) -> str:
-    """How a pod is called on the command line."""
+    """Name of a pod on the command line."""
     return f"pod/{pod.namespace}/{pod.name}"
 
 
-# --------------------------------------------------------------------------- what the lab adds
+# --------------------------------------------------------------------------- additional addresses
 
 
 def _range_clients(dump: Dump, families: Iterable[Family], spare: _Spare) -> tuple[Address, ...]:
-    """An address of each range that a Service lets in."""
+    """Address of each range that a Service admits."""
     texts = {
         text for s in dump.cluster.services.values() for text in s.spec.load_balancer_source_ranges or []
     }
@@ -304,7 +306,7 @@ class _Spare:
         return {family: self.take(family) for family in families}
 
     def within(self, network: Network | None, family: Family) -> Address:
-        """One of a range, or any if there is none free."""
+        """Free address of a range, or any other if it has none."""
         found = self.only_within(network) if network is not None else None
         return found or self.take(family)
 

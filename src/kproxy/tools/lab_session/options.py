@@ -1,4 +1,4 @@
-"""What a user says of a replica: the dump, the nodes, the proxy's configuration; words in, values out."""
+"""Options of a replica as values: the dump, the nodes, the proxy's configuration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kproxy.tools.lab_session.layout import CannotCopy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaOptions:
-    """The dump and how the proxies of that cluster are configured: as `kproxy spec explain` has it."""
+    """Dump, and configuration of that cluster's proxies, as in `kproxy spec explain`."""
 
     files: Sequence[str]
     nodes: Sequence[str] = ()
@@ -54,7 +54,7 @@ def _texts(files: Sequence[str]) -> Iterator[tuple[str, bytes]]:
 
 
 def oracle_settings(cluster: ReplicaOptions) -> ProxySettings:
-    """The configuration as the oracle takes it: of no mode in particular.  Raises `CannotCopy`."""
+    """Configuration for the oracle, of no mode in particular. Raises `CannotCopy`."""
     ranges = cluster.node_port_addresses
     try:
         return ProxySettings(
@@ -69,7 +69,7 @@ def oracle_settings(cluster: ReplicaOptions) -> ProxySettings:
 
 
 def proxy_setup(cluster: ReplicaOptions, subject: Subject, mode: str) -> ProxySetup:
-    """What runs on the nodes.  Pods are told by the Nodes' pod ranges, or by --cluster-cidr."""
+    """Setup of the nodes' proxies. Pods are detected by the Nodes' pod ranges, or by --cluster-cidr."""
     ranges = tuple(filter(None, cluster.cluster_cidr.split(",")))
     addresses = tuple(filter(None, cluster.node_port_addresses.split(",")))
     return ProxySetup(
@@ -89,7 +89,7 @@ def proxy_setup(cluster: ReplicaOptions, subject: Subject, mode: str) -> ProxySe
 
 
 def resolve_subject(text: str, binary: str) -> tuple[Subject, str]:
-    """``NAME:MODE``, ``FILE.toml:MODE``, or either without a mode, which is then the first one it has.
+    """Subject and mode of ``NAME:MODE``, ``FILE.toml:MODE``, or either without a mode, which means its first one.
 
     Raises `CannotCopy` and `kproxy.conformance.subjects.subject.InvalidSubject`.
     """

@@ -1,4 +1,4 @@
-"""Sentinel Services of a replica: added after everything else, they answer when it has been applied.  Pure."""
+"""Sentinel Services of a replica: added after everything else, they are served when it has been applied. Pure."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ NAMESPACE = "kproxy-lab"
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSentinel:
-    """The ``number``-th one: a Service whose endpoint is the first node's visitor."""
+    """The ``number``-th one: a Service whose endpoint is the first node's probe pod."""
 
     number: int
     layout: Layout
 
     def cluster_ip(self, family: Family) -> Address:
-        """Its cluster IP: one of the addresses that nobody has."""
+        """Cluster IP of the sentinel: a free address."""
         return self.layout.spare[family][self.number]
 
     @property
     def documents(self) -> tuple[tuple[ResourceKind, dict[str, Any]], ...]:
-        """Service first, then its EndpointSlices."""
+        """Objects of the sentinel: the Service, then its EndpointSlices."""
         slices = ((ResourceKind.ENDPOINT_SLICE, self._slice(family)) for family in self.layout.families)
         return ((ResourceKind.SERVICE, self._service()), *slices)
 

@@ -1,7 +1,8 @@
-"""A layout written out as what ``ip -batch`` is told, namespace by namespace.  Pure; `kproxy.lab.network` runs it.
+"""Layout as input for ``ip -batch``, namespace by namespace. Pure; `kproxy.lab.network` runs it.
 
-Every address is alone (/32, /128) and every route is said: nothing is known of the cluster's subnets.  What a client sends
-from its first address goes through node a, whatever it is for, and so on; answers of elsewhere go back the same way.
+Every address is alone (/32, /128) and every route explicit, since the cluster's subnets are unknown. A client's
+packets from its first address go through node a, whatever their destination, and so on; replies of elsewhere go back
+the same way.
 """
 
 from __future__ import annotations
@@ -19,24 +20,24 @@ from kproxy.tools.lab_session.layout import BEYOND, PROBE_POD, LabNode, Layout, 
 _FIRST_TABLE = 101
 _CROWD_TABLE = 100
 _BEHIND = (REMOTE, ELSEWHERE, BEYOND)
-"""What is on links of the router's own; its interfaces are called so."""
+"""Namespaces on links of the router's own; its interfaces have their names."""
 
 
 def wiring_of(layout: Layout) -> Wiring:
-    """The network of a layout, as `kproxy.lab.network.build_network` takes it."""
+    """Network of a layout, as `kproxy.lab.network.build_network` takes it."""
     wires = ReplicaWiring(layout)
     return Wiring(wires.namespaces, wires.sysctls, wires.links, wires.addressing)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaWiring:
-    """The texts for one layout."""
+    """Texts for one layout."""
 
     layout: Layout
 
     @property
     def pod_namespaces(self) -> tuple[PodNamespace, ...]:
-        """All houses, visitors' included."""
+        """All pod namespaces, those of the probe pods included."""
         visitors = (
             PodNamespace(PROBE_POD[n.name], n.name, tuple(self.layout.probe_pods[PROBE_POD[n.name]].values()))
             for n in self.layout.nodes
@@ -45,7 +46,7 @@ class ReplicaWiring:
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        """The names of all namespaces."""
+        """Names of all namespaces."""
         nodes = (node.name for node in self.layout.nodes)
         return (
             SWITCH,
@@ -57,11 +58,11 @@ class ReplicaWiring:
         )
 
     def sysctls(self, name: str) -> dict[str, str]:
-        """As in the topology; a namespace that many pods share takes what one of them sends another."""
+        """Sysctls of the topology, and accept_local: a namespace that many pods share accepts packets between them."""
         return {**wiring.sysctls(name), "ipv4/conf/all/accept_local": "1"}
 
     def links(self, path: Mapping[str, str]) -> str:
-        """The batch that makes every link, run inside the switch."""
+        """Batch that makes every link, run inside the switch."""
         lines = [f"link add {BRIDGE} type bridge mcast_snooping 0"]
         lines += [_veth(path[SWITCH], f"port-{name}", path[name], UPLINK) for name in self._on_bridge()]
         for pod_namespace in self.pod_namespaces:
@@ -74,13 +75,13 @@ class ReplicaWiring:
         return "\n".join(lines)
 
     def addressing(self, name: str, family: Family) -> str:
-        """The batch with a namespace's addresses, routes and rules; nothing of a family that the cluster has not."""
+        """Batch with a namespace's addresses, routes and rules, without families that the cluster lacks."""
         lines = ["link set lo up", *(f"link set {interface} up" for interface in self._interfaces(name))]
         if family in self.layout.families:
             lines += self._addressed(name, family)
         return "\n".join(lines)
 
-    # ----------------------------------------------------------------------- who has what
+    # ----------------------------------------------------------------------- addresses
 
     def _on_bridge(self) -> tuple[str, ...]:
         return (*(node.name for node in self.layout.nodes), CLIENT, ROUTER)
@@ -129,7 +130,7 @@ class ReplicaWiring:
                 )
 
     def _neighbours(self, family: Family, besides: str = "") -> Iterator[str]:
-        """Routes to whoever is on the switch."""
+        """Routes to the neighbours on the switch."""
         out = self.layout.outside
         nodes = [node.address[family] for node in self.layout.nodes if node.name != besides]
         clients = [pair[family] for pair in out.client.values()] if besides != CLIENT else []
@@ -205,7 +206,7 @@ class ReplicaWiring:
         yield _default(router, UPLINK)
 
     def _tables(self, family: Family) -> Iterator[str]:
-        """For each node a table that sends everything through it, but what is for a node itself."""
+        """Table for each node that sends everything through it, except packets to the nodes themselves."""
         for node in self.layout.nodes:
             table = f" table {self._table(node.name)}"
             for other in self.layout.nodes:
@@ -217,7 +218,7 @@ class ReplicaWiring:
 
 
 def _crowd(gateway: Address) -> Iterator[str]:
-    """What one pod of a namespace sends another goes out through their node, as if each had its own."""
+    """Routes that send packets between pods of one namespace out through their node, as if each had its own."""
     table = f" table {_CROWD_TABLE}"
     yield f"route add {gateway} dev {UPLINK}{table}"
     yield _default(gateway, UPLINK) + table

@@ -103,7 +103,7 @@ def test_a_node_settles_where_a_clients_packet_comes_to(capsys: pytest.CaptureFi
     arguments = ("--from", "client", "--to", "192.0.2.80:80")
     assert outcomes(ask(capsys, *arguments, "--node", "node-a")) == ["10.244.1.11:8080 preserved"]
     assert outcomes(ask(capsys, *arguments, "--node", "node-b")) == ["dropped"]
-    assert "which node? Say it with --node; there are node-a, node-b" in refused(capsys, *arguments)
+    assert "which node? Name it with --node; there are node-a, node-b" in refused(capsys, *arguments)
 
 
 def test_a_mode_settles_its_defaults(capsys: pytest.CaptureFixture[str]) -> None:
@@ -205,7 +205,7 @@ def test_an_object_that_does_not_decode_is_reported_and_left_out(
     [
         ("nobody", "svc/web", "--from nobody: give pod/NAME"),
         ("pod/nobody", "svc/web", "there is no pod nobody in the dump; pods are known by"),
-        ("host", "svc/web", "which node? Say it with --node; there are node-a, node-b"),
+        ("host", "svc/web", "which node? Name it with --node; there are node-a, node-b"),
         ("host/node-z", "svc/web", "there is no node node-z; there are node-a, node-b"),
         ("client/nowhere", "svc/web", "--from nowhere: give pod/NAME"),
         ("pod/web-0", "svc/webb", "there is no Service webb in the dump"),

@@ -171,7 +171,7 @@ _RULES: tuple[tuple[Callable[[Configuration], bool], tuple[_Rule, ...]], ...] = 
             ),
             _Rule(
                 "node_port_addresses",
-                f"must hold CIDRs only, or only {PRIMARY}",
+                f"must hold CIDRs only, or {PRIMARY} alone",
                 _node_port_addresses,
             ),
             _listens("healthz_bind_address", may_be_empty=True),
