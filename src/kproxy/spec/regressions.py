@@ -32,7 +32,7 @@ class Regression:
     """One reported bug.
 
     ``reports``: ``owner/repository#number``, the report first; ``also``: other names (a CVE);
-    ``proxy``: where it was; ``unheld``: why no case holds it, empty when one does.
+    ``proxy``: where it was; ``uncovered``: why no case holds it, empty when one does.
     """
 
     id: str
@@ -41,7 +41,7 @@ class Regression:
     what: str
     shows: RegressionScope
     also: tuple[str, ...] = ()
-    unheld: str = ""
+    uncovered: str = ""
 
     @cached_property
     def links(self) -> tuple[tuple[str, str], ...]:
@@ -55,7 +55,7 @@ class Regression:
     def reason(self) -> str:
         """Why no case holds it; empty when one should."""
         other = "needs another dataplane or a whole cluster"
-        return self.unheld or (other if self.shows is RegressionScope.ELSEWHERE else "")
+        return self.uncovered or (other if self.shows is RegressionScope.ELSEWHERE else "")
 
     def matches(self, name: str) -> bool:
         """Whether somebody may mean this one: its id, its number with or without repository, its CVE."""
@@ -72,7 +72,7 @@ def _read(id: str, table: Mapping[str, Any]) -> Regression:
         what=table["what"],
         shows=RegressionScope(table["shows"]),
         also=tuple(table.get("also", ())),
-        unheld=table.get("unheld", ""),
+        uncovered=table.get("uncovered", ""),
     )
 
 
