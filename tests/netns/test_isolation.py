@@ -120,7 +120,7 @@ def end_of_all(mark: str) -> list[str]:
 def test_a_run_leaves_the_machine_as_it_was(mark: str, tmp_path: Path) -> None:
     before = machine()
     running = start(mark, tmp_path)
-    wait_for(tmp_path, "asking")
+    wait_for(tmp_path, "running")
     assert len(processes(mark)) >= 3, "the harness and a proxy on each node"
     assert running.wait(60) == 0, (tmp_path / "output").read_text()
     assert differences(before, machine()) == {}
@@ -129,7 +129,7 @@ def test_a_run_leaves_the_machine_as_it_was(mark: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-@pytest.mark.parametrize("moment", ["changing", "asking"])
+@pytest.mark.parametrize("moment", ["changing", "running"])
 def test_a_run_that_is_cut_short_leaves_nothing(
     mark: str, tmp_path: Path, moment: str, number: signal.Signals
 ) -> None:

@@ -58,7 +58,7 @@ def test_of_a_run_that_a_signal_ends(
 ) -> None:
     with run(tmp_path) as process:
         assert process.stdout
-        while "asking" not in (line := process.stdout.readline()):
+        while "running" not in (line := process.stdout.readline()):
             assert line, "the run ended before it began"
         assert left_behind.now() != []
         process.send_signal(number)

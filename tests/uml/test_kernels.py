@@ -164,7 +164,7 @@ def test_a_signal_ends_the_run_and_leaves_nothing(
     number: signal.Signals, kproxy: tuple[str, ...], tmp_path: Path, left_behind: Leftovers
 ) -> None:
     with conformance(kproxy, tmp_path, "--case", "cluster-ip.*") as process:
-        wait_for(process, "asking")
+        wait_for(process, "running")
         assert left_behind.now() != []
         process.send_signal(number)
         process.communicate(timeout=PATIENCE)
