@@ -40,7 +40,6 @@ from kproxy.proxy.backends.nftables.kernel import (
 from kproxy.proxy.backends.nftables.kernel.batch import Nftables
 from kproxy.proxy.backends.nftables.render import Renderer
 from kproxy.proxy.backends.nftables.static_rules import Options
-from kproxy.proxy.backends.nftables.table import SimulatedTable
 from kproxy.proxy.plan import (
     DetectByCIDR,
     DetectByInterface,
@@ -53,6 +52,7 @@ from kproxy.proxy.plan import (
     PoolScope,
     ServicePlan,
 )
+from tests.support.nftables_table import SimulatedTable
 from tests.support.plans import frontend, plan_of, plans, pool, service
 
 

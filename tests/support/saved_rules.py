@@ -20,8 +20,8 @@ from kproxy.proxy.backends.ipvs.compile import DesiredVirtualServer
 from kproxy.proxy.backends.ipvs.desired_state import DesiredState
 from kproxy.proxy.backends.ipvs.rules import AddressKey, Key, Member
 from kproxy.proxy.backends.nftables import rules as nft
-from kproxy.proxy.backends.nftables.table import SimulatedTable
 from kproxy.proxy.backends.xtables import rules as iptables
+from tests.support.nftables_table import SimulatedTable
 
 BUILTIN = ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING")
 

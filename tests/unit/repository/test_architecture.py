@@ -69,7 +69,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("tls", "console", "options"),
     },
     "conformance.testbeds.simulator": PIPE
-    | {"conformance", "proxy.backends", "proxy.backends.*", "spec", "lab.topology"},
+    | BACKENDS
+    | {"conformance", "linux", "linux.netfilter", "spec", "lab.topology"},
     # what pytest finds: asleep until it is asked for
     "pytest_plugin": {"conformance"},
     "conformance.command": {"conformance", "conformance.testbeds.simulator", "spec", "console"},

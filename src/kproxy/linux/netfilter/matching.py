@@ -27,17 +27,26 @@ def _holds(match: Match, state: PacketState, node: TracedNode, sets: Mapping[str
         case InSet(key, name, negated, inline):
             found = _in_set(key, inline or sets.get(name), state, node)
         case Recent(name, _, negated):
-            known = None if node.clients is None else node.clients.get(name, frozenset())
-            found = False if known is None or state.packet.source not in known else None
+            found = _is_client(name, state, node)
         case Chance() | Unknown():
             return None
     return None if found is None else found is not negated
+
+
+def _is_client(name: str, state: PacketState, node: TracedNode) -> bool | None:
+    """Of one who is in the list it is not known since when, but of what is remembered."""
+    if node.remembered is not None:
+        return (name, (state.packet.source,)) in node.remembered
+    return None if state.packet.source in (node.clients or {}).get(name, ()) else False
 
 
 def _is(
     key: tuple[Selector, ...], pattern: tuple[object, ...], state: PacketState, node: TracedNode
 ) -> bool | None:
     """Each selector against its pattern: no if one is no, else not known if one is not."""
+    if len(key) == 1:
+        value = read_selector(key[0], state, node)
+        return None if value is None else fits(pattern[0], value)  # type: ignore[arg-type]
     answers: list[bool | None] = []
     for selector, wanted in zip(key, pattern, strict=False):
         value = read_selector(selector, state, node)
@@ -53,6 +62,8 @@ def _in_set(
     values = next(selector_keys(key, state, node))
     if values is None:
         return None
+    if node.remembered and (which.name, values) in node.remembered:
+        return True
     found = which.find(values)
     if found is None:
         return False if which.whole else None

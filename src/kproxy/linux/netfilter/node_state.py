@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from ipaddress import ip_network
+from typing import NamedTuple
 
+from kproxy.linux.netfilter.patterns import Value
 from kproxy.linux.netfilter.rules import Table
 from kproxy.model.network import Address, Family, Network, family_of
 
@@ -49,16 +51,34 @@ VirtualKey = tuple[Address, str, int] | int
 """An address, a protocol and a port; or the mark that packets must have."""
 
 
+class ClientEntry(NamedTuple):
+    """What a list, or set, of clients has, or IPVS of a client of the virtual server ``name``: the client, and where it goes."""
+
+    name: str
+    key: tuple[Value, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedNode:
-    """All that a packet meets on a node."""
+    """All that a packet meets on a node.
+
+    ``clients``: who is in which list of the ``recent`` match; for how long is not known.  ``remembered``: what earlier
+    packets have left in lists, sets and virtual servers, and is still valid.  ``route_localnet``: the kernel routes what
+    comes from elsewhere for a loopback address.
+    """
 
     tables: tuple[Table, ...] = ()
     virtual_servers: Mapping[VirtualKey, IpvsVirtualServer] = field(default_factory=dict)
     addresses: frozenset[Address] | None = None
     routes: tuple[Route, ...] = ()
     clients: Mapping[str, frozenset[Address]] | None = None
-    """Who is in which list of the ``recent`` match."""
+    remembered: frozenset[ClientEntry] | None = None
+    route_localnet: bool | None = None
+
+    @property
+    def knows_clients(self) -> bool:
+        """True if the lists of clients were read."""
+        return self.clients is not None or self.remembered is not None
 
     def merged(self, other: TracedNode) -> TracedNode:
         """What both know."""

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from kproxy.linux.netfilter.descriptions import format_socket
 from kproxy.linux.netfilter.node_state import (
+    ClientEntry,
     IpvsRealServer,
     IpvsVirtualServer,
     TracedNode,
@@ -80,7 +82,7 @@ class _Journey:
     def _routed(self, state: PacketState) -> list[PacketPath]:
         """By the destination it has now; where nobody has said what is local, what was translated is not."""
         destination = state.packet.destination
-        if destination.is_loopback and not state.to_node:
+        if destination.is_loopback and not (state.to_node or self.node.route_localnet):
             return [_alien(state)]
         local = True if state.to_node else self.node.is_local(destination)
         if local is None:
@@ -167,13 +169,13 @@ class _Journey:
         found: list[tuple[int, Callable[[PacketState], Paths]]] = []
         dispatched: list[tuple[int, Table, Chain]] = []
         for table in self.node.tables:
-            for chain in table.chains.values():
-                if chain.hook is None or chain.hook.point is not point:
+            for hook, chain in table.base_chains:
+                if hook.point is not point:
                     continue
-                if chain.hook.nat:
-                    dispatched.append((chain.hook.priority, table, chain))
+                if hook.nat:
+                    dispatched.append((hook.priority, table, chain))
                 else:
-                    found.append((chain.hook.priority, self._station(table, chain)))
+                    found.append((hook.priority, self._station(table, chain)))
         if nat and dispatched:
             chains = [(table, chain) for _, table, chain in sorted(dispatched, key=lambda one: one[0])]
             found.append((NAT_PRIORITY[point], self._nat(chains)))
@@ -215,10 +217,15 @@ class _Journey:
         if not taking:
             text = f"virtual server {name} has no server to send to: rejected with icmp port unreachable"
             return [(PathFate.REJECTED, state.with_step(TraceStep(IPVS, "", text, effect=Effect.DISCARDED)))]
-        if virtual.persistent is not None:
+        if virtual.persistent is not None and self.node.remembered is None:
             state = state.assuming(
                 f"virtual server {name} has no connection of {state.packet.source} in the last {virtual.persistent}"
             )
+        known = [
+            server for server, _ in taking if _entry(name, state, server) in (self.node.remembered or ())
+        ]
+        if known and _is_sticky(virtual):
+            taking = [(server, Fraction(1, len(known))) for server in known]
         return [
             _served(replace(state, chance=state.chance * share), name, virtual, server)
             for server, share in taking
@@ -250,7 +257,19 @@ def _served(
         return PathFate.UNKNOWN, state.with_step(note)
     packet = replace(packet, destination=server.address, port=server.port or packet.port)
     served = replace(state, packet=packet, translated=True, by_ipvs=True)
+    if _is_sticky(virtual):
+        served = replace(served, remembered=state.remembered | {_entry(name, state, server)})
     return PathFate.THROUGH, served.with_step(TraceStep(IPVS, "", text, effect=Effect.TRANSLATED))
+
+
+def _is_sticky(virtual: IpvsVirtualServer) -> bool:
+    """True if a client goes on to the server it has: by persistence, or by a hash of its address."""
+    return virtual.persistent is not None or virtual.scheduler in {"sh", "mh"}
+
+
+def _entry(name: str, state: PacketState, server: IpvsRealServer) -> ClientEntry:
+    """What a virtual server knows of a client."""
+    return ClientEntry(name, (state.packet.source, server.address, server.port))
 
 
 def _name(key: VirtualKey) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from kproxy.linux.netfilter.node_state import TracedNode
+from kproxy.linux.netfilter.node_state import ClientEntry, TracedNode
 from kproxy.linux.netfilter.patterns import FieldName, FieldOf, Mqueried, Selector, Value
 from kproxy.model.network import Address, Family, family_of
 
@@ -73,8 +73,9 @@ class PacketState:
     """A packet somewhere on its way.
 
     ``out``: the interface it leaves by; empty: routing has not been asked; None: no route is known.  ``mark``: None:
-    something that is not modelled.  ``to_node``: it was sent to whatever address of the node.  ``conditions``: what nobody has said and was followed both ways, and which of both this is.  ``assumed``: what is
-    taken for granted.  ``chance``: the share of connections that go this way, among those of the same conditions.
+    something that is not modelled.  ``to_node``: it was sent to whatever address of the node.  ``remembered``: what lists of
+    clients have because of it.  ``conditions``: what nobody has said and was followed both ways, and which of both this is.
+    ``assumed``: what is taken for granted.  ``chance``: the share of connections that go this way, among those of the same conditions.
     """
 
     packet: TracedPacket
@@ -87,6 +88,7 @@ class PacketState:
     masqueraded: str = ""
     tracked: Tracking = Tracking.NOT_YET
     by_ipvs: bool = False
+    remembered: frozenset[ClientEntry] = frozenset()
     chance: Fraction = Fraction(1)
     steps: tuple[TraceStep, ...] = ()
     conditions: frozenset[tuple[str, bool]] = frozenset()

@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 
-from kproxy.linux.netfilter.patterns import WIDE, KeyPattern, Selector, Span, Value, fits, narrowness
+from kproxy.linux.netfilter.patterns import (
+    WIDE,
+    FieldName,
+    KeyPattern,
+    Selector,
+    Span,
+    Value,
+    fits,
+    narrowness,
+)
 from kproxy.model.network import Address, Family
 
 # Matches.
@@ -154,9 +163,10 @@ class MapMark:
 
 @dataclass(frozen=True, slots=True)
 class Remember:
-    """The packet's source is put in a list, or set, of clients."""
+    """What the selectors read is put in a list, or set, of clients."""
 
     name: str
+    key: tuple[Selector, ...] = (FieldName.SOURCE,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +305,7 @@ class Chain:
         return tuple(self._read())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Table:
     """A table of one tool.  ``label``: how answers name it, such as ``nat`` or ``ip kube-proxy``.
 
@@ -306,3 +316,8 @@ class Table:
     families: frozenset[Family]
     chains: Mapping[str, Chain]
     collections: Mapping[str, Collection] = field(default_factory=dict)
+
+    @cached_property
+    def base_chains(self) -> tuple[tuple[Hook, Chain], ...]:
+        """The chains that stand at hooks."""
+        return tuple((chain.hook, chain) for chain in self.chains.values() if chain.hook is not None)

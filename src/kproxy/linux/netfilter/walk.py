@@ -15,9 +15,9 @@ from ipaddress import ip_address
 from kproxy.linux.netfilter import descriptions
 from kproxy.linux.netfilter.marks import changed_marks
 from kproxy.linux.netfilter.matching import match_holds, selector_keys
-from kproxy.linux.netfilter.node_state import TracedNode
+from kproxy.linux.netfilter.node_state import ClientEntry, TracedNode
 from kproxy.linux.netfilter.packet_state import Effect, FieldAbsent, PacketState, TraceStep, Tracking
-from kproxy.linux.netfilter.patterns import Span
+from kproxy.linux.netfilter.patterns import Selector, Span, Value
 from kproxy.linux.netfilter.rules import (
     Chain,
     Chance,
@@ -105,6 +105,8 @@ class Walk:
         ended: Paths = []
         states = [state]
         for rule in chain.rules:
+            if all(self._is_passed_by(rule, state) for state in states):
+                continue
             going_on: list[PacketState] = []
             for current in states:
                 for fate, after in self._rule(chain, rule, current):
@@ -117,12 +119,21 @@ class Walk:
                 break
         return [*ended, *((PathFate.THROUGH, left) for left in states)]
 
+    def _is_passed_by(self, rule: Rule, state: PacketState) -> bool:
+        """True if the rule begins with matches of which one fails: by far the most rules, so this is quick."""
+        for step in rule.steps:
+            if not isinstance(step, Is | InSet):
+                return False
+            if match_holds(step, state, self.node, self.table.collections) is False:
+                return True
+        return False
+
     def _rule(self, chain: Chain, rule: Rule, state: PacketState) -> Tried:
         """A rule none of whose known matches fails is gone through step by step."""
         for step in rule.steps:
             if isinstance(step, MATCHES):
                 if match_holds(step, state, self.node, self.table.collections) is False:
-                    if isinstance(step, Recent) and self.node.clients is None:
+                    if isinstance(step, Recent) and not self.node.knows_clients:
                         state = state.assuming(descriptions.describe_unseen_client(step, state))
                     yield None, state
                     return
@@ -133,7 +144,10 @@ class Walk:
     def _steps(self, place: tuple[Chain, Rule], steps: Sequence[Step], state: PacketState) -> Tried:
         for number, step in enumerate(steps):
             if isinstance(step, Chance):
-                yield None, replace(state, chance=state.chance * (1 - step.share))
+                if step.share < 1:
+                    yield None, replace(state, chance=state.chance * (1 - step.share))
+                if not step.share:
+                    return
                 state = replace(state, chance=state.chance * step.share)
             elif isinstance(step, MATCHES):
                 held = match_holds(step, state, self.node, self.table.collections)
@@ -176,8 +190,10 @@ class Walk:
     def _done(self, place: tuple[Chain, Rule], step: Change, state: PacketState) -> PacketState:
         """A statement after which the rule goes on."""
         match step:
-            case Remember(name):
-                return state.with_step(self._step(place, f"puts the client in list {name}"))
+            case Remember(name, key):
+                entry = ClientEntry(name, self._client_key(key, state))
+                known = replace(state, remembered=state.remembered | {entry})
+                return known.with_step(self._step(place, f"puts the client in list {name}"))
             case NoTrack():
                 if state.tracked is not Tracking.NOT_YET:
                     return state
@@ -185,6 +201,13 @@ class Walk:
                 return untracked.with_step(self._step(place, "connection tracking, and NAT, leave it alone"))
             case _:
                 return self._marked(place, step, state)
+
+    def _client_key(self, key: tuple[Selector, ...], state: PacketState) -> tuple[Value, ...]:
+        """Empty where it is not known, or the packet has no such field."""
+        try:
+            return next(iter(selector_keys(key, state, self.node))) or ()
+        except FieldAbsent:
+            return ()
 
     def _marked(
         self, place: tuple[Chain, Rule], step: SetMark | CopyMark | MapMark | LoseMark, state: PacketState
@@ -334,6 +357,8 @@ def merged(states: list[PacketState]) -> list[PacketState]:
         known = kept.get(key)
         kept[key] = state if known is None else _both(known, state, known.chance + state.chance)
     found: list[PacketState] = []
+    if not any(state.conditions for state in kept.values()):
+        return list(kept.values())
     for state in kept.values():
         for at, other in enumerate(found):
             if _same_either_way(state, other):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 
 from kproxy.cli import main
 from kproxy.conformance.testbeds.simulator import BACKENDS
-from kproxy.conformance.testbeds.simulator.walk import Compile, PacketWalk
+from kproxy.conformance.testbeds.simulator.walk import NodeView, OpenKernel, Walked
+from kproxy.model.network import Address, Family, Packet
 from kproxy.proxy.plan import Plan
 
 
@@ -28,13 +30,20 @@ def test_without_a_seed_one_is_made_and_reported(capsys: pytest.CaptureFixture[s
     assert re.search(r"20 worlds of seed \d+", capsys.readouterr().out)
 
 
-def broken(compiled: Compile) -> Compile:
+def broken(opened: OpenKernel) -> OpenKernel:
     """A mode that serves nothing."""
 
-    def wrong(plan: Plan, mark: int) -> PacketWalk:
-        return compiled(replace(plan, services=(), detector=None), mark)
+    class Broken:
+        def __init__(self, family: Family, mark: int) -> None:
+            self.kernel = opened(family, mark)
 
-    return wrong
+        def apply(self, plan: Plan, addresses: frozenset[Address]) -> None:
+            self.kernel.apply(replace(plan, services=(), detector=None), addresses)
+
+        def walk(self, packet: Packet, view: NodeView) -> Sequence[Walked]:
+            return self.kernel.walk(packet, view)
+
+    return Broken
 
 
 def test_a_failing_world_is_reported_and_kept_small(

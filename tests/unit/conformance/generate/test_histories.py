@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kproxy.linux.netfilter.restore import RestoredTables
 from kproxy.model.api import Cluster
 from kproxy.model.network import Family
 from kproxy.proxy.backends.iptables import desired_state as iptables
@@ -21,11 +22,10 @@ from kproxy.proxy.backends.ipvs.diff import KernelState, full_transaction, trans
 from kproxy.proxy.backends.nftables import desired_state as nftables
 from kproxy.proxy.backends.nftables.diff import Leftovers
 from kproxy.proxy.backends.nftables.diff import diff as nftables_diff
-from kproxy.proxy.backends.nftables.table import SimulatedTable
 from kproxy.proxy.backends.xtables.blocks import LEGACY_BLOCK_CHAINS
 from kproxy.proxy.plan import Plan, PlanSettings, make_plan
 from kproxy.proxy.snapshot import Snapshot, normalise
-from tests.support.iptables_restore import Tables
+from tests.support.nftables_table import SimulatedTable
 from tests.support.strategies import NODES, ZONES, histories
 from tests.unit.proxy.backends.iptables import test_diff as iptables_models
 from tests.unit.proxy.backends.ipvs import test_diff as ipvs_models
@@ -60,7 +60,7 @@ def test_iptables_are_as_after_a_fresh_start(history: list[Cluster], family: Fam
         assert chains(tables) == chains(anew)
 
 
-def chains(tables: Tables) -> object:
+def chains(tables: RestoredTables) -> object:
     return iptables_models.unordered(iptables_models.held(tables))
 
 

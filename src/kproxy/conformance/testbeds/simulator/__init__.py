@@ -1,4 +1,4 @@
-"""The simulator testbed: kproxy's own rules, walked in memory.  No root, no kernel, no time.
+"""The simulator testbed: what kproxy would give the kernel, walked in memory.  No root, no kernel, no time.
 
 The only room of the harness that may import the proxy.  Probes are exhaustive: every outcome that
 chance allows is returned once.  What needs a connection's later packets, time or a process is left
@@ -59,18 +59,19 @@ from kproxy.conformance.engine.session import OpenTestbed
 from kproxy.conformance.testbed import HarnessError, Observation, Testbed
 from kproxy.conformance.testbeds.simulator import iptables, ipvs, nftables
 from kproxy.conformance.testbeds.simulator.settings import settings_of
-from kproxy.conformance.testbeds.simulator.walk import Compile, NodeView, PacketWalk, Walked
+from kproxy.conformance.testbeds.simulator.walk import NodeView, OpenKernel, SimulatedKernel, Walked
 from kproxy.lab import topology
+from kproxy.linux.netfilter.node_state import ClientEntry
 from kproxy.model import api
 from kproxy.model.network import Address, Family
 from kproxy.proxy.plan import make_plan
 from kproxy.proxy.snapshot import normalise
 from kproxy.spec.outcome import Failure
 
-BACKENDS: Mapping[str, Compile] = {
-    "iptables": iptables.compile_iptables,
-    "ipvs": ipvs.compile_ipvs,
-    "nftables": nftables.compile_nftables,
+BACKENDS: Mapping[str, OpenKernel] = {
+    "iptables": iptables.IptablesTables,
+    "ipvs": ipvs.IpvsState,
+    "nftables": nftables.NftablesTable,
 }
 """The modes that can be simulated."""
 
@@ -110,16 +111,16 @@ def opener(mode: str) -> OpenTestbed:
 
 @dataclass(slots=True)
 class Simulator:
-    """Both nodes' rules for a cluster, compiled anew at each `settle`."""
+    """Both nodes' kernels, which are given at each `settle` what the proxy would give them."""
 
     profile: Profile
     mode: str = "iptables"
     name: str = "simulator"
     exhaustive: bool = True
     objects: dict[Key, Document] = field(default_factory=lab_objects)
-    rules: dict[tuple[str, Family], PacketWalk] = field(default_factory=dict)
+    kernels: dict[tuple[str, Family], SimulatedKernel] = field(default_factory=dict)
     gained: set[tuple[str, Family]] = field(default_factory=set)
-    recent: dict[str, frozenset[tuple[str, Address]]] = field(default_factory=dict)
+    remembered: dict[str, frozenset[ClientEntry]] = field(default_factory=dict)
 
     def not_runnable_reason(self, case: Case) -> str | None:
         """Why the simulator cannot run a case."""
@@ -150,40 +151,37 @@ class Simulator:
                     raise HarnessError("the simulator has no processes")
 
     async def settle(self) -> None:
-        """Compile both nodes' rules for what the cluster is now."""
+        """Program both nodes for what the cluster is now."""
         cluster = api.parse_cluster(
             msgspec.json.encode({"kind": "List", "items": list(self.objects.values())})
         )
         for node in topology.NODES:
             for family in Family:
+                addresses = self._addresses(node, family)
                 settings = settings_of(cluster, self.profile, self.mode, node, family)
-                settings = replace(settings, node_addresses=self._addresses(node, family))
-                desired = make_plan(normalise(cluster, family), settings)
-                self.rules[node, family] = BACKENDS[self.mode](desired, 1 << self.profile.masquerade_bit)
+                plan = make_plan(normalise(cluster, family), replace(settings, node_addresses=addresses))
+                if (node, family) not in self.kernels:
+                    mark = 1 << self.profile.masquerade_bit
+                    self.kernels[node, family] = BACKENDS[self.mode](family, mark)
+                self.kernels[node, family].apply(plan, frozenset(addresses))
 
     async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
         """Every outcome the packet may have, with its chance; ``count`` does not matter."""
         question = instance.bound_packet(probe.sender, probe.to)
         node = question.node
         family = question.packet.family
-        if (node, family) not in self.rules:
+        if (node, family) not in self.kernels:
             await self.settle()
-        addresses = frozenset(self._addresses(node, family))
-        place = NodeView(addresses=addresses, recent=self.recent.get(node, frozenset()))
-        found = self.rules[node, family](question.packet, place)
-        if probe.sticky_group:
-            self._remember(node, question.packet.source, found)
+        known = self.remembered.get(node, frozenset())
+        view = NodeView(frozenset(self._addresses(node, family)), known)
+        found = self.kernels[node, family].walk(question.packet, view)
+        if probe.sticky_group:  # one of the possible connections has happened
+            self.remembered[node] = known | min(found, key=lambda one: str(one.outcome)).remembered
         return [_observation(walked) for walked in found]
 
     def _addresses(self, node: str, family: Family) -> tuple[Address, ...]:
         more = (topology.GAINED_ADDRESS[node][family],) if (node, family) in self.gained else ()
         return (*topology.local_addresses(node, family), *more)
-
-    def _remember(self, node: str, source: Address, found: Sequence[Walked]) -> None:
-        """Let one of the possible connections have happened."""
-        chosen = min(found, key=lambda walked: str(walked.outcome))
-        known = self.recent.get(node, frozenset())
-        self.recent[node] = known | {(name, source) for name in chosen.remembered}
 
     async def open_flow(self, instance: Instance, step: Open) -> Observation:
         """Not here: see `not_runnable_reason`."""
@@ -232,7 +230,7 @@ class Simulator:
 
 def _observation(walked: Walked) -> Observation:
     outcome = walked.outcome
-    by = f" by way of {' > '.join(walked.by)}" if walked.by else ""
+    by = f" by way of {' > '.join(walked.chains)}" if walked.chains else ""
     if isinstance(outcome, Failure):
         text = f"{outcome.value}{by}"
         return Observation(frozenset({outcome}), text, probability=walked.chance, stable_text=outcome.value)

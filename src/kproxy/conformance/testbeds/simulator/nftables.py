@@ -1,42 +1,41 @@
-"""nftables mode, simulated."""
+"""nftables mode, simulated: the batches that netlink would carry, done in memory."""
 
 from __future__ import annotations
 
-from kproxy.conformance.testbeds.simulator.walk import NodeView, PacketWalk, Walked
-from kproxy.model.network import Packet
-from kproxy.proxy.backends.nftables.desired_state import desired_state
-from kproxy.proxy.backends.nftables.diff import Rewrite
-from kproxy.proxy.backends.nftables.evaluate import Fate, PacketVerdict, SimulatedNode, evaluate
+from collections.abc import Sequence
+
+from kproxy.conformance.testbeds.simulator.netlink_table import NetlinkTable
+from kproxy.conformance.testbeds.simulator.walk import NodeView, Walked, walk_packet
+from kproxy.linux.netfilter.node_state import TracedNode
+from kproxy.model.network import Address, Family, Packet
+from kproxy.proxy.backends.nftables.desired_state import DesiredState, desired_state
+from kproxy.proxy.backends.nftables.diff import Leftovers, diff
+from kproxy.proxy.backends.nftables.kernel.messages import Encoder
 from kproxy.proxy.backends.nftables.static_rules import Options
-from kproxy.proxy.backends.nftables.table import SimulatedTable
 from kproxy.proxy.plan import Plan
-from kproxy.spec.outcome import Delivered, Failure, Outcome, SourceIP
 
 
-def compile_nftables(plan: Plan, mark: int) -> PacketWalk:
-    """The plan as our nftables table."""
-    table = SimulatedTable(plan.family)
-    table.apply(Rewrite(desired_state(plan, Options(masquerade_mark=mark))))
+class NftablesTable:
+    """The first plan is written whole; of later ones what differs."""
 
-    def walk(packet: Packet, node: NodeView) -> tuple[Walked, ...]:
-        machine = SimulatedNode(addresses=node.addresses, affinity_entries=node.recent)
-        return tuple(map(_walked, evaluate(table, packet, machine)))
+    def __init__(self, family: Family, mark: int) -> None:
+        """No table yet."""
+        self._family, self._options = family, Options(masquerade_mark=mark)
+        self._table = NetlinkTable()
+        self._applied: DesiredState | None = None
+        self._leftovers: Leftovers = {}
 
-    return walk
+    def apply(self, plan: Plan, _: frozenset[Address]) -> None:
+        """Commit what the backend's diff gives; rules do not depend on addresses."""
+        desired = desired_state(plan, self._options, self._applied)
+        transaction = diff(self._applied, desired, self._leftovers)
+        for batch in transaction.batches():
+            encoder = Encoder(self._family)
+            self._table.commit(message for command in batch for message in encoder.messages(command))
+        self._applied, self._leftovers = desired, transaction.leftovers
 
-
-def _walked(verdict: PacketVerdict) -> Walked:
-    return Walked(_outcome(verdict), verdict.path, verdict.affinity, verdict.probability)
-
-
-def _outcome(verdict: PacketVerdict) -> Outcome:
-    match verdict.fate:
-        case Fate.REJECTED:
-            return Failure.REJECTED
-        case Fate.DROPPED:
-            return Failure.DROPPED
-        case Fate.PASSED if verdict.rewritten or verdict.masqueraded:
-            source = SourceIP.MASQUERADED if verdict.masqueraded else SourceIP.PRESERVED
-            return Delivered(verdict.destination, verdict.port, source)
-        case Fate.PASSED:
-            return Failure.UNTOUCHED
+    def walk(self, packet: Packet, view: NodeView) -> Sequence[Walked]:
+        """Through the table."""
+        tables = self._table.netfilter_tables()
+        node = TracedNode(tables=tables, addresses=view.addresses, remembered=view.remembered)
+        return walk_packet(node, packet)

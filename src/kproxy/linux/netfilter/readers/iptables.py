@@ -6,7 +6,8 @@ Chains are found at once, rules are read when a packet comes to their chain: of 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 
 from kproxy.linux.netfilter.readers import ipset
 from kproxy.linux.netfilter.readers.errors import CannotRead
@@ -82,19 +83,22 @@ def _table(name: str, lines: Iterable[str], family: Family, sets: Mapping[str, I
             raise CannotRead(f"table {name}: {plain}: no line of iptables-save, which appends only (-A)")
         _, chain, *_ = plain.split(maxsplit=2)
         rules.setdefault(chain, []).append(plain)
-    names = frozenset(policies) | frozenset(rules)
-    context = RuleContext(family, names, sets)
+    context = RuleContext(family, frozenset(policies) | frozenset(rules), sets)
     chains = {
-        chain: Chain(
-            chain, _hook(name, chain, policies.get(chain, "-")), _reader(rules.get(chain, []), context)
-        )
-        for chain in sorted(names)
+        chain: saved_chain(name, chain, policies.get(chain, "-"), rules.get(chain, []), context)
+        for chain in sorted(context.chains)
     }
-    return Table(name, frozenset({family}), chains, ipset.set_collections(sets))
+    return chains_table(name, chains, context)
 
 
-def _reader(lines: list[str], context: RuleContext) -> Callable[[], Iterator[Rule]]:
-    return lambda: _rules(lines, context)
+def chains_table(name: str, chains: Mapping[str, Chain], context: RuleContext) -> Table:
+    """A table of these chains; its rules may ask for the sets of the context."""
+    return Table(name, frozenset({context.family}), chains, ipset.set_collections(context.sets))
+
+
+def saved_chain(table: str, name: str, policy: str, lines: list[str], context: RuleContext) -> Chain:
+    """A chain whose ``-A`` lines are read when a packet comes to it; ``policy``: ``-`` for one that is not builtin."""
+    return Chain(name, _hook(table, name, policy), partial(_rules, lines, context))
 
 
 def _rules(lines: list[str], context: RuleContext) -> Iterator[Rule]:

@@ -45,6 +45,11 @@ def rule_statement(parsed: ParsedRule, context: RuleContext) -> list[Step]:
     return [found or Unmodelled(" ".join(["-j", name, *map(option_text, parsed.target_options)]))]
 
 
+def is_target(name: str) -> bool:
+    """True if a rule may do this, and it is no chain."""
+    return name in _TARGETS
+
+
 Options = Mapping[str, tuple[str, ...]]
 
 

@@ -363,7 +363,9 @@ def _remember(held: Json) -> Iterator[Step]:
         if not isinstance(one, dict) or next(iter(one)) != "counter":
             yield Unknown(nft_text.format_nft_rule([{"set": held}]))
             return
-    yield Remember(str(held.get("set", "")).removeprefix("@"))
+    element = held.get("elem")
+    value = element["elem"]["val"] if isinstance(element, dict) and "elem" in element else element
+    yield Remember(str(held.get("set", "")).removeprefix("@"), expression_selectors(value))
 
 
 def _reject(held: Json) -> Iterator[Step]:

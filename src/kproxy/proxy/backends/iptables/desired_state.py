@@ -100,7 +100,7 @@ def desired_state(plan: Plan, options: Options, previous: DesiredState | None = 
 
 
 def build_ruleset(desired: DesiredState) -> Ruleset:
-    """The whole as typed rules: for the simulator, for tracing a packet, for people."""
+    """The whole as typed rules: to compare with what the text of a diff leads to."""
     tables = {
         table: {c.name: c for c in found}
         for table, found in static_rules.static_chains(desired.options).items()

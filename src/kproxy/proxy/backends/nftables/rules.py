@@ -2,7 +2,7 @@
 
 `kproxy.proxy.backends.nftables.render` turns a value into text, which is what people read and what ``nft list table`` prints
 back; `kproxy.proxy.backends.nftables.kernel.messages` turns the same value into the bytes the kernel is given, and a test holds
-the two to each other.  `kproxy.proxy.backends.nftables.evaluate` says what they mean.  Pure.
+the two to each other.  The simulator walks what those bytes say.  Pure.
 """
 
 from __future__ import annotations

@@ -4,13 +4,13 @@ import re
 
 from hypothesis import given, settings
 
+from kproxy.linux.netfilter.restore import BUILTIN, RestoredTables
 from kproxy.proxy.backends.iptables.desired_state import DesiredState, build_ruleset, desired_state
 from kproxy.proxy.backends.iptables.diff import Rewrite, Update, diff
 from kproxy.proxy.backends.iptables.static_rules import Options
 from kproxy.proxy.backends.xtables.blocks import LEGACY_BLOCK_CHAINS, Block
 from kproxy.proxy.backends.xtables.rules import Table, render
 from kproxy.proxy.plan import Exposure, Plan, ServicePlan
-from tests.support.iptables_restore import BUILTIN, Tables
 from tests.support.plans import frontend, plan_of, plans, pool, service
 
 SMALL_BLOCKS = 3
@@ -26,9 +26,9 @@ def wanted(desired: DesiredState) -> dict[str, dict[str, list[str]]]:
     return found
 
 
-def held(tables: Tables) -> dict[str, dict[str, list[str]]]:
+def held(tables: RestoredTables) -> dict[str, dict[str, list[str]]]:
     return {
-        table: {name: rules for name, rules in chains.items() if name not in BUILTIN[table]}
+        table: {name: list(rules) for name, rules in chains.items() if name not in BUILTIN[table]}
         for table, chains in tables.tables.items()
     }
 
@@ -42,12 +42,14 @@ def unordered(tables: dict[str, dict[str, list[str]]]) -> dict[str, dict[str, li
     }
 
 
-def existing(tables: Tables) -> dict[Table, frozenset[str]]:
+def existing(tables: RestoredTables) -> dict[Table, frozenset[str]]:
     return {Table(name): chains for name, chains in tables.names().items()}
 
 
-def rewritten(desired: DesiredState, tables: Tables | None = None, limit: int = SMALL_BLOCKS) -> Tables:
-    tables = tables or Tables()
+def rewritten(
+    desired: DesiredState, tables: RestoredTables | None = None, limit: int = SMALL_BLOCKS
+) -> RestoredTables:
+    tables = tables or RestoredTables()
     tables.apply(str(diff(existing(tables), desired, limit)))
     return tables
 
@@ -111,7 +113,7 @@ def test_growth_of_a_rewrite_is_all_there_is_whatever_was_there(before: Plan, af
             assert sum(map(growth, blocks)) == sum(map(len, wanted(desired)[table.value].values()))
 
 
-def answered(tables: Tables, address: str) -> bool:
+def answered(tables: RestoredTables, address: str) -> bool:
     """Whether some rule, of nat or of filter, decides about new packets to the address."""
     rules = [
         r

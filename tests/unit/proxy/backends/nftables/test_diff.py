@@ -19,10 +19,10 @@ from kproxy.proxy.backends.nftables.diff import Leftovers, Rewrite, Update, diff
 from kproxy.proxy.backends.nftables.names import FrontendMaps, PoolRole
 from kproxy.proxy.backends.nftables.rules import Goto
 from kproxy.proxy.backends.nftables.static_rules import Options
-from kproxy.proxy.backends.nftables.table import SimulatedTable, TransactionRefused
 from kproxy.proxy.plan import Exposure, NodePorts, Plan, PlanSettings, ServicePlan
 from kproxy.proxy.plan import make_plan as planned
 from kproxy.proxy.snapshot import normalise
+from tests.support.nftables_table import SimulatedTable, TransactionRefused
 from tests.support.objects import cluster, slice_of
 from tests.support.objects import endpoint as api_endpoint
 from tests.support.objects import service as api_service

@@ -51,11 +51,11 @@ class IptablesChains:
 
     def write(self, ruleset: Ruleset) -> None:
         """Write all chains, then see to the jumps."""
-        self.tools.restore(_blocks(ruleset))
+        self.tools.restore(chain_blocks(ruleset))
         missing = {(hook.table, hook.chain) for hook in self.missing_hooks(ruleset.hooks)}
         if missing:
             hooks = [hook for hook in ruleset.hooks if (hook.table, hook.chain) in missing]
-            self.tools.restore(self._hook_blocks(hooks))
+            self.tools.restore(self._hookchain_blocks(hooks))
 
     def missing_hooks(self, hooks: Sequence[HookRule]) -> list[HookRule]:
         """The jumps that are not there; one run of the tool for each builtin chain."""
@@ -87,7 +87,7 @@ class IptablesChains:
                 return []
             raise
 
-    def _hook_blocks(self, hooks: list[HookRule]) -> list[Block]:
+    def _hookchain_blocks(self, hooks: list[HookRule]) -> list[Block]:
         """When one is missing, all of a chain go to its top again, for their order matters."""
         lines: dict[Table, list[str]] = {}
         places: dict[tuple[Table, str], int] = {}
@@ -101,7 +101,8 @@ class IptablesChains:
         return [Block(table, found) for table, found in lines.items()]
 
 
-def _blocks(ruleset: Ruleset) -> list[Block]:
+def chain_blocks(ruleset: Ruleset) -> list[Block]:
+    """All chains as ``iptables-restore`` is given them, without the jumps."""
     return [
         Block(
             table,

@@ -1,6 +1,7 @@
 """Our table as the kernel would hold it: commands applied to a value, refused where the kernel would refuse them.
 
-The simulator walks the result (`kproxy.proxy.backends.nftables.evaluate`); tests hold `Change` to it.  Pure.
+Tests hold the backend's diff to it in the backend's own terms; what the bytes of the same commands mean is shown by the
+simulator.
 """
 
 from __future__ import annotations
