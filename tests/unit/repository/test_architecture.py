@@ -70,7 +70,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "conformance.testbeds.simulator": PIPE
     | BACKENDS
-    | {"conformance", "linux", "linux.netfilter", "spec", "lab.topology"},
+    | {"conformance", "proxy.backends.xtables", "linux", "linux.netfilter", "spec", "lab.topology"},
     # what pytest finds: asleep until it is asked for
     "pytest_plugin": {"conformance"},
     "conformance.command": {"conformance", "conformance.testbeds.simulator", "spec", "console"},
