@@ -72,7 +72,9 @@ class IpvsState:
         match step:
             case ChangeMembers(_, removed, added):
                 _refuse_if(not set(removed) <= self._held.members, step)
-                self._held.members = (self._held.members - set(removed)) | set(added)
+                replaced = {(member.set, member.element) for member in added}  # an element has one set of options
+                kept = (m for m in self._held.members if (m.set, m.element) not in replaced)
+                self._held.members = ({*kept} - set(removed)) | set(added)
             case ChangeAddresses(addresses, bind):
                 _refuse_if(self._held.addresses.isdisjoint(addresses) is not bind, step)
                 self._held.addresses ^= set(addresses)
