@@ -72,7 +72,7 @@ class IpvsState:
         match step:
             case ChangeMembers(_, removed, added):
                 _refuse_if(not set(removed) <= self._held.members, step)
-                replaced = {(member.set, member.element) for member in added}  # an element has one set of options
+                replaced = {(m.set, m.element) for m in added}  # an element has one set of options
                 kept = (m for m in self._held.members if (m.set, m.element) not in replaced)
                 self._held.members = ({*kept} - set(removed)) | set(added)
             case ChangeAddresses(addresses, bind):
