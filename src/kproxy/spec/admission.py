@@ -17,7 +17,7 @@ from kproxy.spec.services import Reasons, ServiceAddressKind, load_balancer_ips
 
 
 class Admission(enum.Enum):
-    """Whether a source is let in."""
+    """Verdict of loadBalancerSourceRanges on a packet's source."""
 
     ALLOWED = "let in"
     DENIED = "dropped"
@@ -41,7 +41,7 @@ def check_source_ranges(
     kind: ServiceAddressKind,
     sender: Sender,
 ) -> AdmissionDecision:
-    """Whether loadBalancerSourceRanges let a packet in, and what says so."""
+    """Verdict of loadBalancerSourceRanges on a packet, and the clauses it rests on."""
     texts = service.spec.load_balancer_source_ranges or []
     if not texts:
         return Admission.ALLOWED, ()

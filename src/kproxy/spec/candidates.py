@@ -16,7 +16,7 @@ from kproxy.spec.services import Reasons, protocol_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """An endpoint with the port it is reached on; conditions as they are to be understood."""
+    """An endpoint with the port it is reached on; conditions with the defaults of the API for those not written."""
 
     address: Address
     port: int
@@ -32,18 +32,18 @@ class Candidate:
 
     @property
     def serves_while_terminating(self) -> bool:
-        """Whether it may answer when no endpoint is ready."""
+        """True if it may answer when no endpoint is ready."""
         return self.serving and self.terminating
 
     @property
     def usable(self) -> bool:
-        """Whether it may ever answer."""
+        """True if it may answer in some state of the other endpoints."""
         return self.ready or self.serves_while_terminating
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The endpoints of a service port, one for each address and port, and what made them so."""
+    """The endpoints of a service port, one for each address and port, and the clauses that decided."""
 
     endpoints: tuple[Candidate, ...]
     reasons: Reasons
@@ -72,7 +72,7 @@ def endpoint_candidates(
 
 
 def _slices(cluster: api.Cluster, service: api.Service, family: Family) -> Iterator[api.EndpointSlice]:
-    """The slices that say which endpoints a Service has in a family."""
+    """The EndpointSlices of a Service in a family."""
     for piece in _own_slices(cluster, service):
         if piece.address_type == family.value and api.HEADLESS_LABEL not in piece.metadata.labels:
             yield piece
@@ -121,12 +121,12 @@ def _candidate(
 
 
 def _precedence(found: Candidate) -> tuple[bool, bool, bool, bool]:
-    """Of several entries of one address and port the last counts: one that is not terminating, and so on."""
+    """Sort key of entries with one address and port; the greatest counts, first of all one not terminating."""
     return (not found.terminating, found.ready, found.serving, found.node is not None)
 
 
 def _merge_reasons(listed: list[Candidate], endpoints: tuple[Candidate, ...]) -> Reasons:
-    """What made one set of endpoints out of several entries."""
+    """Clauses by which several entries became one set of endpoints."""
     reasons = []
     if len({found.slice for found in endpoints if found.usable}) > 1:
         reasons.append(clause("slices.merged"))
@@ -148,7 +148,7 @@ def _exclusion_reasons(
     family: Family,
     endpoints: tuple[Candidate, ...],
 ) -> Reasons:
-    """Why things that look like endpoints of the port are not."""
+    """Clauses that exclude entries which look like endpoints of the port."""
     own = list(_own_slices(cluster, service))
     usable = list(_slices(cluster, service, family))
     signs = {

@@ -1,6 +1,6 @@
 """Which endpoints of a service port may answer: readiness, termination, locality, topology hints.
 
-Part of the specification: from the endpoints and the node, whatever the address that was asked.
+Part of the specification: from the endpoints and the node; the address of the Service does not matter.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class NodeLocality:
 
 @dataclass(frozen=True, slots=True)
 class EndpointChoice:
-    """The endpoints that may answer (maybe none), and what settled it."""
+    """The endpoints that may answer (maybe none), and the clauses that decided."""
 
     endpoints: tuple[Candidate, ...]
     reasons: Reasons = ()
@@ -80,7 +80,7 @@ def _choose_on_node(endpoints: tuple[Candidate, ...], place: NodeLocality) -> En
 
 
 def _ready(endpoints: tuple[Candidate, ...]) -> EndpointChoice:
-    """Those marked ready, and what the mark or the lack of it decided."""
+    """Endpoints that are ready, and the clauses on the condition ``ready`` or its absence."""
     ready = tuple(e for e in endpoints if e.ready)
     passed_over = [e for e in endpoints if not e.ready]
     signs = {
@@ -121,7 +121,7 @@ def _zone_reasons(ready: tuple[Candidate, ...], in_zone: tuple[Candidate, ...]) 
 
 
 def _hints_not_followed(ready: tuple[Candidate, ...], place: NodeLocality) -> Reasons:
-    """Why hints that are there leave nobody out."""
+    """Clauses by which existing hints exclude no endpoint."""
     if not _any_hints(ready):
         return ()
     if any(e.zones for e in ready) and not place.zone:
@@ -138,6 +138,6 @@ def _some_without(hints: Iterable[frozenset[str]]) -> bool:
 def _unready_hints(
     endpoints: tuple[Candidate, ...], hinted: EndpointChoice, place: NodeLocality
 ) -> tuple[ClauseId, ...]:
-    """Named only where hints of endpoints that are not ready would have changed the choice."""
+    """Clause on hints of endpoints that are not ready, where they would have changed the choice."""
     counted = tuple(e for e in _by_hints(endpoints, place).endpoints if e.ready)
     return (clause("topology.unready-hints-ignored"),) if counted != hinted.endpoints else ()

@@ -80,7 +80,7 @@ def endpoint_clauses(
 
 
 def has_leading_zeros(text: str, address: Address | None) -> bool:
-    """Whether an IPv4 address was written another way than it is printed."""
+    """True if an IPv4 address is written in another form than its canonical one."""
     return isinstance(address, IPv4Address) and bool(text) and ":" not in text and text != str(address)
 
 

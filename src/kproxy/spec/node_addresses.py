@@ -16,7 +16,7 @@ from kproxy.spec.services import Reasons
 
 
 class Serves(enum.Enum):
-    """Whether an address of the node serves node ports."""
+    """Service of node ports at an address of the node."""
 
     YES = "yes"
     NO = "no"
@@ -27,7 +27,7 @@ ServedDecision = tuple[Serves, Reasons]
 
 
 def check_node_port_address(cluster: api.Cluster, node: NodeFacts, address: Address) -> ServedDecision:
-    """Whether an address, one of the node's own, serves node ports, and what says so."""
+    """Service of node ports at one of the node's own addresses, and the clauses that decide."""
     if address.is_loopback:
         return _loopback_serves(node, address)
     match node.node_port_addresses:
@@ -42,7 +42,7 @@ def check_node_port_address(cluster: api.Cluster, node: NodeFacts, address: Addr
 
 
 def _loopback_serves(node: NodeFacts, address: Address) -> ServedDecision:
-    """127.0.0.1 serves if it may at all, and if nodePortAddresses takes it in; ::1 never."""
+    """127.0.0.1 serves if localhostNodePorts and nodePortAddresses admit it; ::1 never."""
     if not isinstance(address, IPv4Address):
         return Serves.NO, (clause("node-port.localhost.ipv6.untouched"),)
     if node.localhost_node_ports is False:
@@ -86,7 +86,11 @@ def _ranges_serve(ranges: tuple[Network, ...], address: Address) -> ServedDecisi
 def _ranges_serve_late(
     answer: ServedDecision, ranges: tuple[Network, ...], address: Address
 ) -> ServedDecision:
-    """An address that the node got later: all are all, but a list may have been looked through at the start."""
+    """Service at an address that was added after the proxy had started.
+
+    It is served if nodePortAddresses has no range of its family, or a range of all addresses.  Within another range
+    either is lawful: a proxy may resolve ranges to addresses once, at its start.
+    """
     serves, reasons = answer
     if serves is Serves.NO:
         return answer

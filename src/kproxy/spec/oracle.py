@@ -1,8 +1,8 @@
-"""What a Service promises, read from top to bottom: objects and one packet in, lawful outcomes out.
+"""The oracle: API objects and one packet in, lawful outcomes out.
 
-The specification as an interpreter.  It asks per packet: is it for a Service, is its source let in,
-which endpoints may answer, what source do they see?  Each branch names the clause it rests on
-(`kproxy.spec.clauses`).  It knows no proxy, no mode and no rules, has no history and opens nothing.
+The specification as an interpreter, to be read from top to bottom.  It decides for each packet: is it for a Service, is
+its source admitted, which endpoints may answer, which source do they see?  Each branch names the clause it rests on
+(`kproxy.spec.clauses`).  It knows no proxy, no mode and no rules, keeps no state between packets and has no effects.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class MatchedPort:
 
 
 def _matched_ports(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Iterator[MatchedPort]:
-    """The Services' ports that a packet asks for: a Service's own address before a node port."""
+    """Service ports that a packet is sent to: those at a Service's own address before node ports."""
     own = list(_matched_at_service_address(cluster, node, packet))
     if own or packet.destination not in _own_addresses(node, packet):
         yield from own
@@ -126,7 +126,7 @@ _REACHES = {
 def _expect_at_port(
     cluster: api.Cluster, node: NodeFacts, packet: Packet, matched: MatchedPort
 ) -> Expectation:
-    """The lawful outcomes of a packet that asks for a Service's port.
+    """The lawful outcomes of a packet that is sent to a Service's port.
 
     Is it served at this address?  Is there an endpoint?  Is the source let in?  Who may answer?
     """
@@ -151,7 +151,7 @@ def _expect_at_port(
 def _served_here(
     cluster: api.Cluster, node: NodeFacts, packet: Packet, matched: MatchedPort
 ) -> tuple[Serves, Reasons]:
-    """A Service's own address is served on every node, a node port on some of the node's addresses."""
+    """Service at this node: a Service's own address is served on every node, a node port on some addresses."""
     if matched.kind is ServiceAddressKind.NODE_PORT:
         return check_node_port_address(cluster, node, packet.destination)
     return Serves.YES, ()
@@ -160,9 +160,9 @@ def _served_here(
 def _not_served_here(
     cluster: api.Cluster, node: NodeFacts, matched: MatchedPort, reasons: Reasons, found: Candidates
 ) -> Expectation:
-    """A node port at an address that does not serve them: the node's own port of that number.
+    """The lawful outcomes of a node port at an address excluded by nodePortAddresses: left to the node's own sockets.
 
-    Unless nobody could answer: then the refusal, or the silence of policy Local, may hold here too.
+    Without a usable endpoint the rejection, or the drop of policy Local, may apply here too.
     """
     answer = _expectation({UNTOUCHED}, reasons)
     either = (clause("node-port.addresses.reject-scope.either"),)
@@ -184,7 +184,7 @@ def _usable(found: Candidates) -> bool:
 def _expect_rejection(
     node: NodeFacts, packet: Packet, matched: MatchedPort, found: Candidates
 ) -> Expectation:
-    """No endpoint anywhere: refused, and told so."""
+    """The lawful outcomes without any endpoint: rejected, with an ICMP error or a reset."""
     reasons = (clause("endpoints.none.rejected"), *found.reasons)
     if found.endpoints:
         reasons += (clause("endpoints.not-serving.never-used"),)
@@ -198,7 +198,7 @@ def _expect_rejection(
 
 
 def _expect_drop(kind: ServiceAddressKind, found: Candidates) -> Expectation:
-    """Policy Local, endpoints elsewhere only: silence."""
+    """The lawful outcomes of policy Local with endpoints on other nodes only: dropped."""
     if kind is not ServiceAddressKind.CLUSTER_IP:
         return _expectation({DROPPED}, (clause("external-policy.local.drop-without-local-endpoint"),))
     answer = _expectation({DROPPED}, (clause("internal-policy.local.drop-without-local-endpoint"),))
@@ -223,7 +223,7 @@ class AdmittedConnection:
 def _expect_delivery(
     cluster: api.Cluster, node: NodeFacts, packet: Packet, connection: AdmittedConnection
 ) -> Expectation:
-    """Any endpoint of a scope that the sender is promised; silence for a scope that has none."""
+    """The lawful outcomes of an admitted packet: any endpoint of its scopes; dropped for a scope that has none."""
     matched, sender, found = connection.matched, connection.sender, connection.candidates
     promise = decide_policy(sender, matched.kind, matched.service, node)
     answer = _expectation(promise.also_lawful, ())
@@ -261,7 +261,7 @@ def _delivered(
     promise: PolicyDecision,
     choice: EndpointChoice,
 ) -> Expectation:
-    """Each endpoint of the choice, with each source it may see."""
+    """The lawful deliveries: each endpoint of the choice, with each source it may see."""
     kind, sender = connection.matched.kind, connection.sender
     own = {endpoint for endpoint in choice.endpoints if _stays_on_node(node, sender, endpoint)}
     outcomes = {
@@ -280,7 +280,7 @@ def _delivered(
 
 
 def _stays_on_node(node: NodeFacts, sender: Sender, endpoint: Candidate) -> bool:
-    """Whether the packet comes in and is for a process of this very node: sources are rewritten on the way out."""
+    """True if a packet from elsewhere ends at a process of this node: sources are rewritten only on the way out."""
     return sender.kind is not SenderKind.HOST and endpoint.address in node.addresses
 
 
@@ -288,10 +288,10 @@ _HINTED = {clause("topology.same-zone"), clause("topology.same-node")}
 
 
 def _sources(packet: Packet, sender: Sender, promise: PolicyDecision, endpoint: Candidate) -> SourceIPs:
-    """What an endpoint may see: as promised, but never its own address as if another's.
+    """Source addresses that an endpoint may see.
 
-    The node itself can answer itself from any of its addresses; and of a pod that asks through
-    another node nothing certain is promised.
+    Hairpin traffic is masqueraded, so an endpoint never sees its own address as a client's.  A node may reply to itself
+    from any of its addresses, and for a pod whose packet enters through another node nothing is guaranteed.
     """
     if not _hairpin(packet, endpoint):
         return promise.sources

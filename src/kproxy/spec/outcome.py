@@ -1,4 +1,4 @@
-"""What may become of a packet: the vocabulary that the oracle, the cases and the lab share.
+"""Outcomes of a packet: the vocabulary that the oracle, the cases and the lab share.
 
 Pure values.  Nothing here decides anything.
 """

@@ -1,6 +1,6 @@
 """Where the answering endpoint may be and which source it sees: traffic policies and masquerading.
 
-Part of the specification: from the kind of address asked, the Service's policies and the sender.
+Part of the specification: from the kind of Service address, the Service's policies and the sender.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ SourceIPs = frozenset[SourceIP]
 
 @dataclass(frozen=True, slots=True)
 class PolicyDecision:
-    """What a sender may count on.
+    """Outcome of the traffic policies for a sender.
 
-    ``scopes``: where the endpoint may be, any of them; ``sources``: what it may see, any of them;
-    ``also_lawful``: failures that are lawful besides.
+    ``scopes``: where the endpoint may be, any of them; ``sources``: sources it may see, any of them;
+    ``also_lawful``: failures that are lawful as well.
     """
 
     scopes: tuple[EndpointScope, ...]
@@ -40,7 +40,7 @@ class PolicyDecision:
 def decide_policy(
     sender: Sender, kind: ServiceAddressKind, service: api.Service, node: NodeFacts
 ) -> PolicyDecision:
-    """What a sender may count on who asks for one kind of a Service's addresses."""
+    """Outcome of the traffic policies for a sender at one kind of a Service's addresses."""
     if kind is ServiceAddressKind.CLUSTER_IP:
         return _at_cluster_ip(sender, service, node)
     exempt = service.spec.internal_traffic_policy == LOCAL
@@ -58,7 +58,7 @@ def decide_policy(
 
 
 def _at_cluster_ip(sender: Sender, service: api.Service, node: NodeFacts) -> PolicyDecision:
-    """Policy internalTrafficPolicy settles where, the sender settles the source."""
+    """Outcome at a cluster IP: internalTrafficPolicy decides the scope, the sender decides the source."""
     sources, reasons = _cluster_ip_source(sender, node)
     if sender.kind is SenderKind.OUTSIDE:
         reasons = (clause("cluster-ip.from-outside.served"), *reasons)

@@ -17,12 +17,12 @@ from typing import Any
 
 
 class RegressionScope(enum.Enum):
-    """What can show a bug."""
+    """Setting in which a bug can be observed."""
 
     NAMESPACES = "namespaces"
     """A lab of network namespaces."""
     STATISTICS = "statistics"
-    """The same, but by chance or under load only."""
+    """A lab of network namespaces, but at random or under load only."""
     ELSEWHERE = "elsewhere"
     """Another dataplane, or a whole cluster."""
 
@@ -32,7 +32,7 @@ class Regression:
     """One reported bug.
 
     ``reports``: ``owner/repository#number``, the report first; ``also``: other names (a CVE);
-    ``proxy``: where it was; ``uncovered``: why no case holds it, empty when one does.
+    ``proxy``: the proxy that had it; ``uncovered``: why no case holds it, empty when one does.
     """
 
     id: str
@@ -45,7 +45,7 @@ class Regression:
 
     @cached_property
     def links(self) -> tuple[tuple[str, str], ...]:
-        """Each report's name and address."""
+        """Name and URL of each report."""
         parts = (report.partition("#") for report in self.reports)
         return tuple(
             (f"{repo}#{number}", f"https://github.com/{repo}/issues/{number}") for repo, _, number in parts
@@ -58,7 +58,7 @@ class Regression:
         return self.uncovered or (other if self.shows is RegressionScope.ELSEWHERE else "")
 
     def matches(self, name: str) -> bool:
-        """Whether somebody may mean this one: its id, its number with or without repository, its CVE."""
+        """True if ``name`` is its ID, its CVE, or a report's number with or without repository."""
         names = {self.id, *self.also, *self.reports, *(report.partition("#")[2] for report in self.reports)}
         short = {report.partition("/")[2] for report in self.reports}
         return re.sub(r"^#", "", name).casefold() in {known.casefold() for known in names | short}

@@ -1,4 +1,4 @@
-"""Who sent a packet, as far as a node can tell.
+"""Sender of a packet, as far as a node can detect it.
 
 Part of the specification: from the packet, the Node object and the proxy's configuration.
 """
@@ -26,10 +26,10 @@ class SenderKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Who sent a packet; ``has_detector``: whether pods can be told at all; ``reasons``: what tells them.
+    """Who sent a packet; ``has_detector``: whether pods can be detected; ``reasons``: clauses on the detection.
 
     ``looks_like_pod`` is also true of the node itself when it sends from an address of a pod range;
-    ``in_pod_range``: whether the source is in the Node's podCIDR, which without a detector tells nobody.
+    ``in_pod_range``: whether the source is in the Node's podCIDR, which without a detector has no effect.
     """
 
     kind: SenderKind

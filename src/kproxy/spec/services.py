@@ -18,7 +18,7 @@ Reasons = tuple[ClauseId, ...]
 
 
 class ServiceAddressKind(enum.Enum):
-    """The kinds of address a Service is asked at."""
+    """The kinds of address under which a Service is reached."""
 
     CLUSTER_IP = "cluster IP"
     EXTERNAL_IP = "external IP"

@@ -1,4 +1,4 @@
-"""Packets that no Service answers: what becomes of them, and why.
+"""Lawful outcomes of packets that are sent to no Service port, and why.
 
 Part of the specification: reached only when no address, protocol and port of a served Service matches.
 """
@@ -26,7 +26,7 @@ from kproxy.spec.services import (
 
 
 def expect_unserved(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Expectation:
-    """The lawful outcomes of a packet that asks for no port of a Service."""
+    """The lawful outcomes of a packet that is sent to no port of a Service."""
     served = _served_address(cluster, node, packet)
     if served is not None:
         kind, service = served
@@ -43,7 +43,7 @@ def expect_unserved(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Ex
 def _served_address(
     cluster: api.Cluster, node: NodeFacts, packet: Packet
 ) -> tuple[ServiceAddressKind, api.Service] | None:
-    """The Service whose own address a packet asks for."""
+    """The Service whose own address a packet is sent to."""
     for service in proxied_services(cluster, packet.family):
         for service_address in service_addresses(
             service, packet.family, allow_external_ips=node.allow_external_ips
@@ -62,7 +62,7 @@ def _other_node_reasons(service: api.Service, packet: Packet) -> Iterator[Clause
 def _undefined_port(
     node: NodeFacts, packet: Packet, kind: ServiceAddressKind, service: api.Service
 ) -> Expectation:
-    """A Service's address, a port it does not have: no endpoint, but refusing it is no duty.
+    """The lawful outcomes at a Service's address with a port that it does not have: untouched or rejected.
 
     An address that is also the node's own is the node's at other ports.
     """
@@ -84,14 +84,14 @@ def _which_undefined(packet: Packet, kind: ServiceAddressKind, service: api.Serv
 
 
 def _unallocated(cluster: api.Cluster, packet: Packet) -> bool:
-    """Whether an address is of a range for cluster IPs; that no Service has it is known already."""
+    """True if the destination, which is no Service's, is in a range for cluster IPs (ServiceCIDR)."""
     texts = (text for item in cluster.service_cidrs.values() for text in item.spec.cidrs or [])
     ranges = (parse_network(text) for text in texts)
     return any(packet.destination in r for r in ranges if r is not None)
 
 
 def _unserved_reasons(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Reasons:
-    """Why things that look like the address that is asked do not count."""
+    """Clauses that exclude Services which mention the destination."""
     found = dict.fromkeys(_exclusion_reasons(cluster, node, packet))
     return tuple(found)
 
@@ -112,7 +112,7 @@ def _exclusion_reasons(cluster: api.Cluster, node: NodeFacts, packet: Packet) ->
 
 
 def _mentions(service: api.Service, node: NodeFacts, packet: Packet) -> bool:
-    """Whether a Service that is not served lists the address, or the node port, that is asked."""
+    """True if a Service that is not served lists the destination, as address or as node port."""
     ingress = service.status.load_balancer.ingress or []
     texts = [
         service.spec.cluster_ip,

@@ -33,12 +33,10 @@ RIDDLES = {"What", "Whether"}
 """First words that put a question in the place of the thing: "What the kernel lists" for "Addresses of the node"."""
 
 NOT_YET = (
-    "conformance/cases/",
     "conformance/testbeds/simulator/",
     "linux/netfilter/",
     "proxy/backends/",
     "proxy/daemon/sync/",
-    "spec/",
     "tools/reference/",
     "tools/trace/",
 )

@@ -39,7 +39,7 @@ NEIGHBOUR = service("neighbour", "b2")
 ON_BOTH = delivered_to("a1", "b1")
 ON_B2 = delivered_to("b2")
 NO_SERVICE = DROPPED | UNTOUCHED
-"""What may become of a packet to a cluster IP that no proxied Service has."""
+"""Lawful outcomes of a packet to a cluster IP that no proxied Service has."""
 
 SERVED = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
 SPREAD = {"balancing.every-endpoint-chosen"}

@@ -86,10 +86,10 @@ CLAUSES: Clauses = MappingProxyType({row.id: row for row in (*PACKET_TABLE, *HIS
 """Every clause by its ID."""
 
 TRANSITION_CLAUSES: frozenset[ClauseId] = frozenset(row.id for row in HISTORY_TABLE)
-"""What only histories can judge: the oracle names none of these."""
+"""IDs of clauses that only histories can judge: the oracle names none of these."""
 
 SOURCE_ONLY_CLAUSES: frozenset[ClauseId] = frozenset(row.id for row in masquerade.PACKET)
-"""What says which source an endpoint sees, and nothing of which endpoint it is."""
+"""Clauses on the source that an endpoint sees, and on nothing else."""
 
 SOURCE_CLAUSES: frozenset[ClauseId] = SOURCE_ONLY_CLAUSES.union(
     (row.id for row in detect_local.PACKET),
@@ -99,7 +99,7 @@ SOURCE_CLAUSES: frozenset[ClauseId] = SOURCE_ONLY_CLAUSES.union(
         ClauseId("external-policy.local.host-reaches-all-endpoints"),
     ),
 )
-"""What says which source an endpoint sees."""
+"""Clauses on the source that an endpoint sees."""
 
 
 def clause(id: str) -> ClauseId:

@@ -93,4 +93,4 @@ HISTORY = (
         of="aff.scope-port aff.scope-vip",
     ),
 )
-"""What only several connections, a flow, a change or time can show; the oracle names none of these."""
+"""Clauses that only several connections, a flow, a change or time can show; the oracle names none of these."""

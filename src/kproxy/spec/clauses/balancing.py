@@ -34,4 +34,4 @@ HISTORY = (
         of="cip.lb.uniform cip.lb.rr cip.multi-slice",
     ),
 )
-"""What only several connections, a flow, a change or time can show; the oracle names none of these."""
+"""Clauses that only several connections, a flow, a change or time can show; the oracle names none of these."""

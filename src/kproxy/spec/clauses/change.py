@@ -164,4 +164,4 @@ HISTORY = (
         of="lb.rolling-update",
     ),
 )
-"""What only several connections, a flow, a change or time can show; the oracle names none of these."""
+"""Clauses that only several connections, a flow, a change or time can show; the oracle names none of these."""

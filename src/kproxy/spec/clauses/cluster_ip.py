@@ -57,4 +57,4 @@ PACKET = (
         of="undef.unallocated undef.unallocated.race",
     ),
 )
-"""What the outcome of one first packet shows."""
+"""Clauses that the outcome of one first packet shows."""

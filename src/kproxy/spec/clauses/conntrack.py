@@ -165,4 +165,4 @@ HISTORY = (
         of="ct.liberal masq.nonservice",
     ),
 )
-"""What only several connections, a flow, a change or time can show; the oracle names none of these."""
+"""Clauses that only several connections, a flow, a change or time can show; the oracle names none of these."""

@@ -56,4 +56,4 @@ PACKET = (
         of="det.prefix",
     ),
 )
-"""What the outcome of one first packet shows."""
+"""Clauses that the outcome of one first packet shows."""

@@ -187,4 +187,4 @@ PACKET = (
         of="eip.noep.from-node noep.vip.from-node",
     ),
 )
-"""What the outcome of one first packet shows."""
+"""Clauses that the outcome of one first packet shows."""

@@ -50,4 +50,4 @@ PACKET = (
         of="eip.is-node-ip lb.vip-local-nodeport",
     ),
 )
-"""What the outcome of one first packet shows."""
+"""Clauses that the outcome of one first packet shows."""

@@ -71,4 +71,4 @@ PACKET = (
         of="etp.local.cip-unaffected etp.ignored-internal-only etp.itp.independent",
     ),
 )
-"""What the outcome of one first packet shows."""
+"""Clauses that the outcome of one first packet shows."""

@@ -115,4 +115,4 @@ HISTORY = (
         of="hz.drain-contract",
     ),
 )
-"""What only several connections, a flow, a change or time can show; the oracle names none of these."""
+"""Clauses that only several connections, a flow, a change or time can show; the oracle names none of these."""

@@ -30,4 +30,4 @@ HISTORY = (
         of="cip.icmp-echo eip.no-arp",
     ),
 )
-"""What only several connections, a flow, a change or time can show; the oracle names none of these."""
+"""Clauses that only several connections, a flow, a change or time can show; the oracle names none of these."""

@@ -43,4 +43,4 @@ PACKET = (
         of="itp.local.not-external etp.itp.independent",
     ),
 )
-"""What the outcome of one first packet shows."""
+"""Clauses that the outcome of one first packet shows."""

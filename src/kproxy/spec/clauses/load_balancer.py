@@ -57,4 +57,4 @@ PACKET = (
         since="1.24",
     ),
 )
-"""What the outcome of one first packet shows."""
+"""Clauses that the outcome of one first packet shows."""

@@ -106,7 +106,7 @@ PACKET = (
         of="det.clustercidr det.nodecidr",
     ),
 )
-"""What the outcome of one first packet shows."""
+"""Clauses that the outcome of one first packet shows."""
 
 HISTORY = (
     should(
@@ -139,4 +139,4 @@ HISTORY = (
         of="masq.port-random",
     ),
 )
-"""What only several connections, a flow, a change or time can show; the oracle names none of these."""
+"""Clauses that only several connections, a flow, a change or time can show; the oracle names none of these."""

@@ -174,7 +174,7 @@ PACKET = (
         of="np.martian-guard np.route-localnet",
     ),
 )
-"""What the outcome of one first packet shows."""
+"""Clauses that the outcome of one first packet shows."""
 
 HISTORY = (
     should(
@@ -193,4 +193,4 @@ HISTORY = (
         of="np.forward-policy",
     ),
 )
-"""What only several connections, a flow, a change or time can show; the oracle names none of these."""
+"""Clauses that only several connections, a flow, a change or time can show; the oracle names none of these."""

@@ -82,4 +82,4 @@ PACKET = (
         of="eip.basic",
     ),
 )
-"""What the outcome of one first packet shows."""
+"""Clauses that the outcome of one first packet shows."""

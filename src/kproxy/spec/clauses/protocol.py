@@ -33,7 +33,7 @@ PACKET = (
         of="proto.same-port np.both-protocols lb.mixed-protocol",
     ),
 )
-"""What the outcome of one first packet shows."""
+"""Clauses that the outcome of one first packet shows."""
 
 HISTORY = (
     should(
@@ -56,4 +56,4 @@ HISTORY = (
         since="1.20",
     ),
 )
-"""What only several connections, a flow, a change or time can show; the oracle names none of these."""
+"""Clauses that only several connections, a flow, a change or time can show; the oracle names none of these."""

@@ -71,4 +71,4 @@ HISTORY = (
         of="ct.udp.startup",
     ),
 )
-"""What only several connections, a flow, a change or time can show; the oracle names none of these."""
+"""Clauses that only several connections, a flow, a change or time can show; the oracle names none of these."""

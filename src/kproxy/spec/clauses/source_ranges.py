@@ -102,4 +102,4 @@ PACKET = (
         of="lb.lbsr.noep",
     ),
 )
-"""What the outcome of one first packet shows."""
+"""Clauses that the outcome of one first packet shows."""

@@ -99,4 +99,4 @@ PACKET = (
         of="topo.external-cluster",
     ),
 )
-"""What the outcome of one first packet shows."""
+"""Clauses that the outcome of one first packet shows."""

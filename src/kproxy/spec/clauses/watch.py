@@ -24,4 +24,4 @@ HISTORY = (
         of="life.min-sync life.revert-collapses",
     ),
 )
-"""What only several connections, a flow, a change or time can show; the oracle names none of these."""
+"""Clauses that only several connections, a flow, a change or time can show; the oracle names none of these."""

@@ -24,4 +24,4 @@ HISTORY = (
         of="life.retry life.retry.ipvs life.partial-fallback",
     ),
 )
-"""What only several connections, a flow, a change or time can show; the oracle names none of these."""
+"""Clauses that only several connections, a flow, a change or time can show; the oracle names none of these."""
