@@ -36,7 +36,6 @@ NOT_YET = (
     "conformance/testbeds/simulator/",
     "linux/netfilter/",
     "proxy/backends/",
-    "proxy/daemon/sync/",
     "tools/reference/",
     "tools/trace/",
 )

@@ -1,1 +1,1 @@
-"""Keeping a family's rules in step with the store: pacing, the backends, what is removed along the way."""
+"""Sync of each family's rules with the store: scheduling, the dataplanes, removal of stale connections and other modes."""

@@ -1,6 +1,6 @@
-"""When the changes happened that a family has yet to apply: what its network programming latency is counted from.
+"""Times of the changes that a family has yet to apply: the start of its network programming latency.
 
-Written by a `kproxy.proxy.daemon.cluster.store.Subscription`, which also says when they are applied.  The controller that makes
+Written by a `kproxy.proxy.daemon.cluster.store.Subscription`, which also reports when they are applied.  The controller that makes
 EndpointSlices dates each change in an annotation (``met.network_programming_duration_seconds``).
 """
 
@@ -16,20 +16,20 @@ ANNOTATION = "endpoints.kubernetes.io/last-change-trigger-time"
 
 
 class TriggerTimes:
-    """The change times of one family's slices; not locked, for a feed is."""
+    """The change times of one family's slices; not thread-safe: the subscription holds its lock."""
 
     def __init__(self, family: Family, started: float = 0.0) -> None:
-        """What changed before ``started`` (seconds since the epoch) is not ours to have been late with."""
+        """Begin; changes before ``started`` (seconds since the epoch) are not counted: this process could not apply them."""
         self._family, self._started = family, started
         self._waiting: dict[Key, list[float]] = {}
         self._in_hand: list[float] = []
 
     def is_other_family(self, item: object) -> bool:
-        """Whether an object cannot matter to the family: a slice of another one."""
+        """True if an object is irrelevant for the family: a slice of the other one."""
         return isinstance(item, EndpointSlice) and item.address_type != self._family.value
 
     def note(self, changed: Iterable[object], removed: Iterable[Key]) -> None:
-        """Slices changed; one that is removed has nothing left to be programmed."""
+        """Record changed slices; drop the times of removed ones, which leave nothing to program."""
         for item in changed:
             if isinstance(item, EndpointSlice) and item.address_type == self._family.value:
                 time = trigger_time(item.metadata)
@@ -39,13 +39,13 @@ class TriggerTimes:
             self._waiting.pop(key, None)
 
     def take(self) -> None:
-        """What was noted is being applied."""
+        """Mark the recorded changes as being applied."""
         for times in self._waiting.values():
             self._in_hand += times
         self._waiting = {}
 
     def applied(self) -> tuple[float, ...]:
-        """What was taken is applied: when it happened."""
+        """Times of the taken changes, which are applied now, in seconds since the epoch."""
         times, self._in_hand = tuple(self._in_hand), []
         return times
 

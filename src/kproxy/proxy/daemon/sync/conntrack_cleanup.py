@@ -1,4 +1,4 @@
-"""Which UDP connection tracking entries contradict the plan, and their removal.
+"""Removal of UDP connection tracking entries that contradict the plan.
 
 DNAT is decided once per connection, and for a UDP client that keeps its socket a connection lasts as
 long as it sends.  So when endpoints go, come, or change their port, entries made before must go too.
@@ -26,9 +26,9 @@ from kproxy.proxy.plan import NodePorts, Plan, ServicePlan
 
 @dataclass(frozen=True, slots=True)
 class UdpFrontends:
-    """Where UDP clients ask for services, and who may be answering each.
+    """UDP frontends, and the serving endpoints of each.
 
-    ``node_addresses`` and ``localhost`` say where the ports of ``by_node_port`` count.
+    ``node_addresses`` and ``localhost``: the destinations at which the ports of ``by_node_port`` are frontends.
     """
 
     by_socket: Mapping[Socket, frozenset[Socket]] = field(default_factory=dict)
@@ -71,14 +71,14 @@ def udp_frontends(plan: Plan, local: Iterable[Address]) -> UdpFrontends:
 
 
 def is_stale(flow: UdpFlow, before: UdpFrontends, now: UdpFrontends) -> bool:
-    """Whether a flow contradicts what should be; ``before`` is what was so until now.
+    """True if a flow contradicts the frontends ``now``; ``before``: those until now.
 
-    A frontend's flow must be answered by one of its serving endpoints.  So an entry made before there
-    were any, which goes to the service's own address, is stale (``conntrack.udp.served-after-first-endpoint``).
-    To what is no
-    frontend any more, only translated flows are: those were the service's.
+        A frontend's flow must be answered by one of its serving endpoints.  So an entry made before there
+        were any, which goes to the service's own address, is stale (``conntrack.udp.served-after-first-endpoint``).
+    Of flows to a destination that
+        is no frontend any more only translated ones are stale: they were the service's.
 
-    Clauses ``conntrack.udp.moves-off-removed-endpoint``, ``conntrack.udp.moves-off-old-target-port``.
+        Clauses ``conntrack.udp.moves-off-removed-endpoint``, ``conntrack.udp.moves-off-old-target-port``.
     """
     serving = now.serving(flow.destination)
     if serving is not None:
@@ -87,10 +87,10 @@ def is_stale(flow: UdpFlow, before: UdpFrontends, now: UdpFrontends) -> bool:
 
 
 class ConntrackCleaner:
-    """Removes one family's stale entries whenever UDP frontends or endpoints changed, and at first."""
+    """Removes one family's stale entries at the first plan, and whenever UDP frontends or endpoints change."""
 
     def __init__(self, family: Family, node_addresses: Callable[[], Iterable[Address]]) -> None:
-        """Remember nothing: the first `remove` looks at all entries (``restart.stale-udp-entries.reconciled``).
+        """Start without a previous plan: the first `remove` checks all entries (``restart.stale-udp-entries.reconciled``).
 
         ``node_addresses`` returns those of this node's interfaces now, as `kproxy.linux.node_addresses.AddressMonitor.current`.
         """
@@ -99,9 +99,9 @@ class ConntrackCleaner:
         self._frontends = UdpFrontends()
 
     def remove(self, plan: Plan) -> int:
-        """Call after the plan was applied.  How many went.
+        """Remove entries that contradict the plan, which must be applied already; returns their number.
 
-        Raises `HostError`; then it does the same again the next time.
+        Raises `HostError`; the next call then repeats the removal.
         """
         services = tuple(s for s in plan.services if s.protocol is Protocol.UDP)
         if (plan.node_ports, services) == self._handled_services:
@@ -119,7 +119,7 @@ class ConntrackCleaner:
         return conntrack.delete_flows([flow for flow in flows if is_stale(flow, before, now)])
 
     def _local_addresses(self, services: Iterable[ServicePlan]) -> Iterable[Address]:
-        """Only node ports need them."""
+        """Addresses of this node, read only if a Service has a node port."""
         has_node_ports = any(
             frontend.address is None for service in services for frontend in service.frontends
         )

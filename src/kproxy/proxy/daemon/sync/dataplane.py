@@ -1,4 +1,4 @@
-"""From a configuration to one dataplane a family, by the backend of its mode; and the removal of what other modes left.
+"""Dataplanes of a configuration, one for each family, by the backend of its mode; and removal of other modes' rules.
 
 Between `kproxy.proxy.daemon.startup` and the `ProxyBackend` in the registry of `kproxy.proxy.backends`; knows no mode by name.
 """
@@ -26,11 +26,11 @@ log = logging.getLogger(__name__)
 
 
 class UnusableMode(StartupError):
-    """The configured mode cannot work here; there is no falling back to another (``cfg.mode-unusable``)."""
+    """The configured mode cannot work on this node; no other mode is tried (``cfg.mode-unusable``)."""
 
 
 def open_dataplanes(config: Configuration, primary: Family) -> dict[Family, Dataplane]:
-    """One kernel for each family this machine has; the ``primary`` one must work.
+    """The dataplane of each family that this machine has; that of the ``primary`` family must work.
 
     Clause ``objects.dual-stack.node-of-one-family.served``.  Raises `UnusableMode`.
     """
@@ -51,7 +51,7 @@ def open_dataplanes(config: Configuration, primary: Family) -> dict[Family, Data
 
 
 def ipv6_enabled() -> bool:
-    """Whether any interface may have an IPv6 address."""
+    """True if any interface may have an IPv6 address."""
     if not _IPV6_ADDRESSES.exists():
         return False
     try:
@@ -61,18 +61,18 @@ def ipv6_enabled() -> bool:
 
 
 def monitor_addresses(family: Family) -> AddressMonitor:
-    """The node's addresses, without those that some mode made local for Services; `HostError`."""
+    """Monitor of the node's addresses, without those on `SERVICE_DEVICE`; raises `HostError`."""
     return AddressMonitor(family, SERVICE_DEVICE)
 
 
 def open_dataplane(config: Configuration, family: Family) -> Dataplane:
-    """The mode's dataplane of one family; it removes what other modes left once its own rules stand.  `HostError`."""
+    """The mode's dataplane of one family; it removes other modes' rules after its first `apply`.  Raises `HostError`."""
     opened = find_backend(config.mode).open_dataplane(config, family)
     return _TakeoverDataplane(opened, partial(remove_leftovers, family, config.mode))
 
 
 def remove_leftovers(family: Family, running: str) -> tuple[HostError, ...]:
-    """Remove what other modes left, and what the running one left where its rules no longer are; every refusal."""
+    """Remove rules of other modes, and of the running one where it no longer writes; returns every failure."""
     others = [mode for mode in BACKENDS if mode != running]
     return tuple(
         problem
@@ -82,7 +82,7 @@ def remove_leftovers(family: Family, running: str) -> tuple[HostError, ...]:
 
 
 def remove_all_modes() -> tuple[HostError, ...]:
-    """Remove what any mode left, of both families; every refusal, none when the node is clean now."""
+    """Remove the rules of every mode in both families; returns every failure, none when the node is clean."""
     return tuple(
         problem
         for family in Family
@@ -92,11 +92,10 @@ def remove_all_modes() -> tuple[HostError, ...]:
 
 
 class _TakeoverDataplane:
-    """A data plane that takes over from another mode: what that left goes once its own rules stand.
+    """Dataplane that removes other modes' rules directly after its first successful `apply`.
 
-    In this order no connection finds neither (``restart.mode-change.old-rules-removed``), and at once, since
-    until then the old rules serve
-    what was deleted while no proxy ran.
+    Some rules exist at every moment (``restart.mode-change.old-rules-removed``).  The old ones must not stay longer:
+    they serve Services that were deleted while no proxy ran.
     """
 
     def __init__(self, plane: Dataplane, clear: Callable[[], Iterable[HostError]]) -> None:

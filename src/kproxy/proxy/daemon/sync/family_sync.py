@@ -1,8 +1,8 @@
-"""Keeps one family's rules in step with the cluster: take what is known, plan, apply; and again.
+"""Sync loop of one family: take the known cluster, plan, apply, wait for changes or for the time of a check.
 
-The last stage of the daemon, above `kproxy.proxy.daemon.cluster.store` and a backend's kernel.  One thread a family, so that
-trouble in one never holds up the other (``ds.independent-sync``).  Always the whole plan is made and compared;
-that unchanged Services cost nothing is the business of `normalise`, `make_plan` and the backend.
+The last stage of the daemon, above `kproxy.proxy.daemon.cluster.store` and a backend's kernel.  One thread for each family,
+so that a failure in one never delays the other (``ds.independent-sync``).  Each sync makes and compares the whole plan;
+`normalise`, `make_plan` and the backend see to it that unchanged Services cost nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kproxy.proxy.plan import Note, Plan, PlanSettings, make_plan
 from kproxy.proxy.snapshot import Snapshot, normalise
 
 FULL_SYNC_SECONDS = 3600.0
-"""After so long the kernel is not believed any more, and all is written again (``change.in-effect-soon``)."""
+"""Interval after which all rules are written again, whatever was applied last (``change.in-effect-soon``)."""
 
 log = logging.getLogger(__name__)
 
@@ -33,33 +33,33 @@ class Cleaner(Protocol):
     """Ends connections that contradict a plan (`kproxy.proxy.daemon.sync.conntrack_cleanup.ConntrackCleaner`)."""
 
     def remove(self, plan: Plan) -> int:
-        """Call when the plan is in the kernel; how many went.  `HostError` when it could not be done."""
+        """Remove connections that contradict the applied plan; returns their number.  Raises `HostError`."""
 
 
 class Observer(Protocol):
-    """Is told what one family's sync does; called in the sync's thread, so it must be quick and must not raise."""
+    """Observer of one family's syncs; called in the sync's thread, so it must be quick and must not raise."""
 
     def attempted(self, seconds: float, *, full: bool) -> None:
-        """A sync ended, well or not; ``full``: all was to be written."""
+        """A sync succeeded or failed; ``full``: it was to write everything."""
 
     def refused(self, *, full: bool) -> None:
-        """The kernel did not take what was written."""
+        """The kernel refused a write."""
 
     def applied(self, written: Applied | None, triggers: Sequence[float]) -> None:
-        """The kernel is up to date; None: it was so before.
+        """The kernel is up to date; ``written`` is None if it was so before.
 
-        ``triggers``: when (seconds since the epoch) the changes happened that it now knows of.
+        ``triggers``: times of the applied changes, in seconds since the epoch.
         """
 
     def cleaned(self, seconds: float, removed: int) -> None:
-        """Stale connections were looked for."""
+        """Stale connections were removed."""
 
     def drifted(self) -> None:
-        """Somebody else changed what was written."""
+        """Another process changed our rules."""
 
 
 class NullObserver:
-    """An `Observer` that does not look."""
+    """An `Observer` that does nothing."""
 
     def attempted(self, seconds: float, *, full: bool) -> None:
         """Nothing."""
@@ -79,7 +79,7 @@ class NullObserver:
 
 @dataclass(slots=True)
 class SyncProgress:
-    """What health wants to know of one family; times on the sync's clock."""
+    """Progress of one family's sync, as health checks read it; times on the sync's clock."""
 
     subscription: Subscription
     updated_at: float | None = None
@@ -90,9 +90,9 @@ class SyncProgress:
 class FamilySync:
     """The loop of one family; `run` is the body of its thread.
 
-    ``settings`` makes the plan's settings of a cluster, reading the machine's addresses as it does.
+    ``settings`` returns the plan's settings for a cluster, and reads the machine's addresses for that.
     ``on_first_sync`` is called once, after the first sync that succeeds; ``on_applied`` with the plan whenever the kernel
-    is known to hold it: after each sync and at each look.
+    is known to hold it: after each sync and at each check.
     """
 
     family: Family
@@ -122,12 +122,12 @@ class FamilySync:
 
     @property
     def applied(self) -> Plan | None:
-        """The plan the kernel is believed to hold; None while there is none."""
+        """The plan applied last, as far as the kernel is known to hold it; else None."""
         return self._applied
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """What there is to tell of the objects that the last plan was made of."""
+        """Notes on the objects that the last plan was made from."""
         return self._plan.notes if self._plan else ()
 
     def run(self) -> None:
@@ -137,7 +137,7 @@ class FamilySync:
             self.step_safely()
 
     def step_safely(self) -> None:
-        """A `step`; an error that nobody foresaw is a failed sync and does not end the thread (``life.panic-safe``)."""
+        """Run a `step`; an unexpected exception is a failed sync and does not end the thread (``life.panic-safe``)."""
         try:
             self.step()
         except Exception:
@@ -198,7 +198,7 @@ class FamilySync:
         self._succeeded(written, self.clock() - started)
 
     def _bring_up_to_date(self, cluster: Cluster) -> Applied | None:
-        """What was written; None when the kernel holds this plan already."""
+        """Plan and apply; returns what was written, None when the kernel holds this plan already."""
         self._settings = self.settings(cluster)
         self._snapshot = normalise(cluster, self.family, self._snapshot)
         plan = self._plan = make_plan(self._snapshot, self._settings, self._plan)
@@ -245,7 +245,7 @@ class FamilySync:
             self.on_first_sync()
 
     def _clean(self) -> None:
-        """Stale connections are no reason to doubt the rules: when they cannot go now, the next look tries again."""
+        """Remove stale connections; a failure does not make the sync fail, the next check repeats it."""
         if self._applied is None or not self._clean_due:
             return
         started = self.clock()
@@ -264,7 +264,7 @@ class FamilySync:
             self.on_applied(self._applied)
 
     def _log_notes(self, notes: tuple[Note, ...]) -> None:
-        """Each note once, until it goes away."""
+        """Log each note once, until it disappears."""
         current = frozenset(notes)
         for note in notes:
             if note not in self._logged_notes:
@@ -296,7 +296,7 @@ class FamilySync:
             self._scheduler = self._scheduler.request_sync(now)
 
     def _handle_drift(self, now: float, what: tuple[str, ...]) -> None:
-        """``life.canary``; repairs that do not last are made ever more seldom, or two proxies would do nothing else."""
+        """Log drift and schedule its repair (``life.canary``), with growing waits if earlier repairs did not last."""
         if self._scheduler.drifted_at is not None:
             return
         self.observer.drifted()
@@ -311,7 +311,7 @@ class FamilySync:
         log.warning("%s: somebody changed our rules, %s: %s", self.family.value, when, "; ".join(what))
 
     def _thorough_check_due(self, now: float) -> bool:
-        """Whether it is time for a look that costs something: every syncPeriod."""
+        """True if a thorough check is due: every syncPeriod."""
         due = now - self._checked_thoroughly_at >= self.periods.sync_period
         if due:
             self._checked_thoroughly_at = now

@@ -27,26 +27,28 @@ from kproxy.proxy.daemon.cluster.store import Pending
 
 
 class Action(enum.Enum):
-    """What to do."""
+    """Action that a family's loop takes next."""
 
     SYNC = "sync"
     CHECK = "check"
-    """Look whether the kernel still holds what was written."""
+    """Check whether the kernel still holds what was written."""
     REPAIR = "repair"
-    """Write all again, since somebody else changed it."""
+    """Write everything again, since another process changed it."""
 
 
 FIRST_REPAIR_WAIT, LONGEST_REPAIR_WAIT = 1.0, 60.0
-"""Seconds between two repairs, of which the first did not last; doubled for each further one."""
+"""Bounds in seconds of the exponential backoff between repairs that another process undoes."""
 
 REPAIR_LASTED = 2 * LONGEST_REPAIR_WAIT
-"""A repair that nobody undid for so many seconds did last.  Twice the longest wait: two proxies that undo each other's
-rules each wait so long, and must not take the other's wait for peace."""
+"""A repair has lasted when no drift follows within this many seconds.
+
+Twice the longest wait: two proxies that undo each other's rules each wait so long, and the pause of one must not count
+as a lasting repair of the other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What to do next, and when; a time that has passed means now."""
+    """Next action and its time; a time in the past means now."""
 
     at: float
     action: Action
@@ -54,13 +56,13 @@ class Due:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncPeriods:
-    """The bounds, in seconds.
+    """Periods of the scheduler, in seconds.
 
     ``min_sync_period`` is the least time from the end of one sync to the next (minSyncPeriod), ``sync_period`` the time
-    between two looks at the kernel, and the most that a failed sync waits (syncPeriod).  A sync waits until
+    between two checks of the kernel, and the longest wait after a failed sync (syncPeriod).  A sync waits until
     changes have been ``settle_time`` for so long, but no longer than ``max_settle_time``: one event at the API server
-    often comes as several changes, from several watches.  ``drift_check_period``: the time between two looks at the kernel, where
-    that shall not be ``sync_period``.
+    often comes as several changes, from several watches.  ``drift_check_period``: the time between two checks of the kernel,
+    where that is not ``sync_period``.
     """
 
     min_sync_period: float
@@ -73,7 +75,7 @@ class SyncPeriods:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncScheduler:
-    """What has happened so far, as far as it decides what comes next; each method gives the next state."""
+    """State of the scheduler: times of past events; each ``record_*`` method returns the state after an event."""
 
     periods: SyncPeriods
     ended_at: float | None = None
@@ -81,18 +83,18 @@ class SyncScheduler:
     failures: int = 0
     """Failed syncs in a row."""
     checked_at: float | None = None
-    """When the kernel was last looked at; a first sync counts."""
+    """Time of the last check of the kernel; a first sync counts."""
     sync_requested_at: float | None = None
-    """Since when a sync is wanted for another reason than a change of the cluster."""
+    """Time of the first pending request for a sync that is no change of the cluster."""
     drifted_at: float | None = None
-    """Since when the kernel is known to hold what somebody else wrote."""
+    """Time at which unrepaired drift was found."""
     repaired_at: float | None = None
-    """When that was last repaired."""
+    """Time of the last repair of drift."""
     repairs: int = 0
     """Repairs in a row that did not last."""
 
     def due(self, pending: Pending | None) -> Due:
-        """What to do next, given the changes that wait."""
+        """Next action, given the pending changes."""
         if self.checked_at is None:
             return Due(float("-inf"), Action.SYNC)
         check = Due(
@@ -110,11 +112,11 @@ class SyncScheduler:
         return min(reversed(candidates), key=lambda due: due.at)
 
     def request_sync(self, now: float) -> SyncScheduler:
-        """A sync is wanted, as soon as may be."""
+        """A sync was requested, at the earliest time allowed."""
         return self if self.sync_requested_at is not None else replace(self, sync_requested_at=now)
 
     def record_drift(self, now: float) -> SyncScheduler:
-        """Somebody else changed what was written; a repair is due, the later the more of them did not last."""
+        """Drift was found: a repair is due, the later the more repairs in a row did not last."""
         if self.drifted_at is not None:
             return self
         lasted = self.repaired_at is None or now - self.repaired_at > REPAIR_LASTED
@@ -122,7 +124,7 @@ class SyncScheduler:
 
     @property
     def next_repair(self) -> float:
-        """When the damage is to be repaired; never, where there is none."""
+        """Time of the next repair; infinity without drift."""
         if self.drifted_at is None:
             return float("inf")
         if self.repaired_at is None or not self.repairs:
@@ -131,18 +133,18 @@ class SyncScheduler:
         return max(self.drifted_at, self.repaired_at + wait)
 
     def record_check(self, now: float) -> SyncScheduler:
-        """The kernel was looked at."""
+        """The kernel was checked."""
         return replace(self, checked_at=now)
 
     def record_write(self, now: float, *, full: bool = False) -> SyncScheduler:
-        """A sync ended well, and wrote to the kernel; ``full``: everything, so that whatever was damaged is repaired."""
+        """A sync succeeded and wrote to the kernel; ``full``: everything, so drift is repaired."""
         wrote = replace(self.record_noop(now), ended_at=now)
         if not full or self.drifted_at is None:
             return wrote
         return replace(wrote, drifted_at=None, repaired_at=now, repairs=self.repairs + 1)
 
     def record_noop(self, now: float) -> SyncScheduler:
-        """A sync ended well and had nothing to write: it delays no other."""
+        """A sync succeeded and had nothing to write: it delays no other."""
         checked = now if self.checked_at is None else self.checked_at
         return replace(self, failures=0, sync_requested_at=None, checked_at=checked)
 
