@@ -35,7 +35,8 @@ RIDDLES = {"What", "Whether"}
 NOT_YET = (
     "conformance/testbeds/simulator/",
     "linux/netfilter/",
-    "proxy/backends/",
+    "proxy/backends/ipvs/",
+    "proxy/backends/nftables/",
     "tools/reference/",
     "tools/trace/",
 )

@@ -1,13 +1,13 @@
-"""What one service port needs of iptables, as kube-proxy lays it out: ServicePlan in, typed rules out.
+"""Compiler of one service port to iptables rules, in kube-proxy's layout: ServicePlan in, typed rules out.
 
-`dispatch` gives the rules by which packets find the service port, in chains shared with all others;
-`own_chains` the chains of its own.  The way of a packet through the nat table::
+`dispatch` returns the rules that lead packets to the service port, in chains shared with all others;
+`own_chains` its own chains.  The way of a packet through the nat table::
 
     KUBE-SERVICES --cluster IP--> KUBE-SVC (cluster) or KUBE-SVL (local endpoints) --at random--> KUBE-SEP
     KUBE-SERVICES --external address--> [KUBE-FW: source ranges] --> KUBE-EXT --> KUBE-SVC or KUBE-SVL
     KUBE-NODEPORTS --node port--> KUBE-EXT
 
-What nat leaves alone because nothing may answer, filter rejects or drops.  Pure.
+Packets that nat does not rewrite, since no endpoint may answer, are rejected or dropped in filter.  Pure.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class NamedEndpoint(NamedTuple):
 
 
 def dispatch(service: ServicePlan, context: Context) -> Iterator[SharedRule]:
-    """The rules by which packets to its frontends find the service port, or are refused."""
+    """The rules that lead packets for its frontends to the service port, or reject or drop them."""
     suffix = names.name_hash(names.identity(service))
     for frontend in service.frontends:
         if _has_endpoints(frontend):
@@ -142,7 +142,7 @@ def own_chains(service: ServicePlan, context: Context) -> tuple[Chain, ...]:
 
 
 def node_port_destinations(context: Context) -> tuple[tuple[Match, ...], ...]:
-    """Ways in which a packet's destination can be an address that accepts node ports.
+    """Alternative matches of a destination that accepts node ports; each makes a rule of its own.
 
     Loopback is one only in IPv4 and where the plan says so (``np.localhost.*``).
 
@@ -161,12 +161,12 @@ def node_port_destinations(context: Context) -> tuple[tuple[Match, ...], ...]:
 
 
 def localhost_node_ports(context: Context) -> bool:
-    """Whether IPv4 loopback addresses accept node ports (``node-port.localhost.martian-dropped``)."""
+    """True if IPv4 loopback addresses accept node ports (``node-port.localhost.martian-dropped``)."""
     return context.family is Family.IPV4 and context.node_ports.localhost
 
 
 def _has_endpoints(frontend: Frontend) -> bool:
-    """Whether some packet to the frontend may reach an endpoint."""
+    """True if some packet to the frontend may reach an endpoint."""
     return bool(frontend.pool.endpoints or (frontend.shortcut and frontend.shortcut.endpoints))
 
 
@@ -178,7 +178,7 @@ def _frontend_matches(service: ServicePlan, frontend: Frontend) -> tuple[Match, 
 
 
 def _counting_rule(service: ServicePlan, frontend: Frontend, suffix: str) -> SharedRule:
-    """Goes before the entrance, leads to the same place, and counts what comes to loopback addresses."""
+    """Rule before the node port's own: the same jump for 127.0.0.0/8, with an nfacct counter."""
     counted = Counted(PacketCounter.LOCALHOST_ACCEPTED)
     matches = (*_frontend_matches(service, frontend), Destination(LOOPBACK_IPV4), counted)
     rule = Rule(Jump(names.EXTERNAL_PREFIX + suffix), matches, str(service.name))
@@ -202,10 +202,9 @@ def _dispatch_rule(service: ServicePlan, frontend: Frontend, suffix: str) -> Sha
 
 
 def _firewall(service: ServicePlan, frontend: Frontend, suffix: str) -> Iterator[SharedRule]:
-    """Drop what nat did not let through.
+    """KUBE-PROXY-FIREWALL rules of a frontend with source ranges: packets that reach filter without DNAT are dropped.
 
-    Where nothing can answer, nat lets nobody through; the admitted pass on here, to be refused
-    as they would be without ranges, and the others still meet silence.
+    Without endpoints no packet is rewritten, so admitted sources return first and are rejected as without ranges.
 
     Clause ``source-ranges.outside-dropped``.
     """
@@ -243,9 +242,9 @@ def _pools(service: ServicePlan) -> dict[PoolScope, Pool]:
 
 
 def _external_chain(service: ServicePlan, frontend: Frontend, suffix: str, context: Context) -> Chain:
-    """Masquerade, take the shortcut, or go on to the pool.
+    """KUBE-EXT: senders in the cluster jump to the pool of all endpoints; others are masqueraded, then to the policy's pool.
 
-    All frontends but the cluster IP obey one external traffic policy, so any of them tells it.
+    All frontends but the cluster IP have the same external traffic policy, so any of them stands for all.
     """
     subject = f"{service.name} external destinations"
     rules: list[Rule] = []
@@ -263,7 +262,7 @@ def _external_chain(service: ServicePlan, frontend: Frontend, suffix: str, conte
 
 
 def _source_ranges_chain(service: ServicePlan, guarded: list[Frontend], suffix: str) -> Chain:
-    """On to KUBE-EXT from admitted sources; others stay un-NATed and KUBE-PROXY-FIREWALL drops them.
+    """KUBE-FW: jumps to KUBE-EXT for admitted sources; others are not rewritten, and KUBE-PROXY-FIREWALL drops them.
 
     Clause ``source-ranges.inside-allowed``.
     """
@@ -277,7 +276,7 @@ def _source_ranges_chain(service: ServicePlan, guarded: list[Frontend], suffix: 
 def _pool_chain(
     service: ServicePlan, scope: PoolScope, members: list[NamedEndpoint], suffix: str, context: Context
 ) -> Chain:
-    """Chooses an endpoint: the one that the client was sent to before, else one at random.
+    """Chain that chooses an endpoint: the client's previous one under affinity, else one at random.
 
     Clauses ``balancing.every-endpoint-chosen``, ``affinity.client-ip.sticks``.
     """
@@ -299,7 +298,7 @@ def _pool_chain(
 
 
 def _endpoint_chain(target: NamedEndpoint, service: ServicePlan, comment: str) -> Chain:
-    """Masquerade the endpoint's own packets, whose answers would else not come back here; then NAT.
+    """KUBE-SEP: masquerades the endpoint's own packets, whose replies would bypass this node, then rewrites the destination.
 
     Clauses ``masquerade.hairpin.rewritten``, ``affinity.client-ip.by-original-source``.
     """

@@ -1,8 +1,8 @@
 """All that one family's kernel should hold, as a value that shares what did not change with its predecessor.
 
 A `DesiredState` keeps of every service port only its `ServiceRules`: the plan it came from, and its lines in the
-shared chains as text.  The text of its own chains, by far the most, is made from the plan when it is
-wanted; that is pure, so it may be made again.  10,000 services of 5 endpoints cost some 7 MB.  Pure.
+shared chains as text.  The text of its own chains, by far the most, is rendered from the plan when it is
+needed; that is pure, so it can be repeated.  10,000 services of 5 endpoints cost some 7 MB.  Pure.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class ServiceRules:
     __slots__ = ("_dispatch", "context", "service")
 
     def __init__(self, service: ServicePlan, context: Context) -> None:
-        """Make nothing yet: the tool reads the first lines while the others are made."""
+        """Store the inputs; text is rendered on demand, so that the tool parses the first lines while others are rendered."""
         self.service, self.context = service, context
         self._dispatch: tuple[tuple[SharedChain, str], ...] | None = None
 
     @property
     def dispatch(self) -> tuple[tuple[SharedChain, str], ...]:
-        """Its lines in the shared chains, without ``-A CHAIN``; kept, for they are compared at each change."""
+        """Its lines in the shared chains, without ``-A CHAIN``; cached, since each change compares them."""
         if self._dispatch is None:
             found = dispatch(self.service, self.context)
             self._dispatch = tuple((each.chain, specification(each.rule)) for each in found)
@@ -62,7 +62,7 @@ class ServiceRules:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DesiredState:
-    """What the kernel should hold for one plan."""
+    """All rules that the kernel should hold for one plan."""
 
     context: Context
     options: Options
@@ -82,7 +82,7 @@ class DesiredState:
 
 
 def desired_state(plan: Plan, options: Options, previous: DesiredState | None = None) -> DesiredState:
-    """The program for a plan; fragments of ``previous`` that are still right are kept."""
+    """The desired state for a plan; shares the `ServiceRules` of ``previous`` that did not change."""
     context = Context(plan.family, plan.detector, plan.node_ports, not _is_large(plan))
     if PacketCounter.LOCALHOST_ACCEPTED in options.counters:
         context = replace(context, count_localhost=localhost_node_ports(context))

@@ -1,4 +1,4 @@
-"""Transactions of iptables mode: the text ``iptables-restore --noflush`` is given to get from one state to another.
+"""Transactions of iptables mode: input of ``iptables-restore --noflush`` that changes one state to another.
 
 Theory of operation
 -------------------
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 _Item = TypeVar("_Item")
 
 REWRITE_SHARE = 64
-"""A shared chain is rewritten when more than one in so many of its lines goes: deleting a rule costs
-iptables-nft about as much as writing this many (5,000 rules: 3 ms each, 240 ms for all)."""
+"""A shared chain is rewritten if more than one in this many of its lines is deleted: deleting a rule costs iptables-nft
+about as much as writing this many (5,000 rules: 3 ms each, 240 ms for all)."""
 
 _FILTER_SHARED = tuple(shared for shared in SharedChain if shared.table is Table.FILTER)
 _NAT_SHARED = tuple(shared for shared in SharedChain if shared.table is Table.NAT)
@@ -64,7 +64,7 @@ _NAT_SHARED = tuple(shared for shared in SharedChain if shared.table is Table.NA
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Writes everything, whatever was there, and deletes derived chains that are no longer wanted.
+    """Writes everything, with unknown kernel contents, and deletes derived chains that are no longer wanted.
 
     ``existing_chains`` are the names of all chains by table.  Iterate for the blocks; ``str()`` is their text.
     """
@@ -101,7 +101,7 @@ class Rewrite:
         yield from _last_nat_blocks(pending, [], self._stale(written.union(pending)), None, self.block_chains)
 
     def _nat_lines(self) -> Iterator[str]:
-        """All in one block, made while the tool reads: each chain is declared, and thereby flushed, before its lines."""
+        """Lines of one block, rendered while the tool reads: each chain is declared, and so flushed, before its lines."""
         common, shared = self._common(Table.NAT), self._shared(_NAT_SHARED)
         written = {*common, *shared}
         yield from _declared({**common, **dict.fromkeys(shared, ())})
@@ -126,7 +126,7 @@ class Rewrite:
         return sorted(filter(names.is_derived, self.existing_chains.get(Table.NAT, frozenset()) - written))
 
     def _early_rejects(self) -> list[str]:
-        """Refusals that filter is to have, beside those it has now; the chains are rewritten at the end."""
+        """Lines that append the new REJECT and DROP rules to filter before nat is written; the old ones stay until the end."""
         present = self.existing_chains.get(Table.FILTER, frozenset())
         before = [shared for shared in _FILTER_SHARED if shared.chain in present]
         return [line for shared in before for line in _appended(self.desired, shared)]
@@ -160,7 +160,7 @@ class Update:
         return "".join(map(str, self))
 
     def _nat(self, pairs: Sequence[_Pair], edits: Sequence[_Edit]) -> Iterator[Block]:
-        """New chains, then dispatch, then the end of the unused; all in one block where they are few."""
+        """New chains, then dispatch, then deletion of unused chains; all in one block if they are few."""
         pending, growth = self._constant(Table.NAT)
         unused: list[ChainName] = []
         for pair in pairs:
@@ -220,7 +220,7 @@ def diff(
     desired: DesiredState,
     block_chains: int,
 ) -> Transaction:
-    """How to get to ``desired`` from what was applied last, or, where that is unknown, from chain names.
+    """Transaction from the state applied last, or, where that is unknown, from the names of existing chains, to ``desired``.
 
     ``block_chains`` is `NFT_BLOCK_CHAINS` or `LEGACY_BLOCK_CHAINS`.
     """
@@ -230,7 +230,7 @@ def diff(
 
 
 def delete_chains_blocks(table: Table, chains: Sequence[ChainName], block_chains: int) -> Iterator[Block]:
-    """Delete chains that nothing but chains among them refers to: flush all, then remove all."""
+    """Blocks that delete chains to which only chains among them refer: flush all, then delete all."""
     if len(chains) <= block_chains:
         lines = [*_declared(dict.fromkeys(chains, ())), *_removed(chains)]
         yield from [Block(table, lines)] if lines else []
@@ -245,7 +245,7 @@ _Pair = tuple["ServiceRules | None", "ServiceRules | None"]
 
 
 class _Edit(NamedTuple):
-    """Lines that change a shared chain: ``added`` may go first; ``replaced`` ends what is no longer wanted."""
+    """Change of a shared chain: ``added`` lines, which may be written early; ``replaced`` deletes unwanted ones."""
 
     added: tuple[str, ...]
     replaced: tuple[str, ...]
@@ -253,7 +253,7 @@ class _Edit(NamedTuple):
 
 
 class _Delta(NamedTuple):
-    """Between a service port's chains before and after: lines by chain, and chains to delete."""
+    """Difference of a service port's chains: lines by chain, and chains to delete."""
 
     written: dict[ChainName, tuple[str, ...]]
     unused: list[ChainName]
@@ -310,7 +310,7 @@ def _render_chains(chains: Iterable[Chain]) -> dict[ChainName, tuple[str, ...]]:
 
 
 def _declared(texts: Mapping[ChainName, Sequence[str]]) -> list[str]:
-    """Chains as restore wants them: all declared, in order of name, then all lines."""
+    """Chains as input of a restore: all declarations in order of name, then all lines."""
     return [f":{name} - [0:0]" for name in sorted(texts)] + [
         line for lines in texts.values() for line in lines
     ]

@@ -1,4 +1,4 @@
-"""kube-proxy's chain names: those everybody shares and those derived from a service port.
+"""kube-proxy's chain names: fixed ones, and those derived from a service port.
 
 Kept because operators and tools know them (behaviours ``ipt.chains.*``, ``ipt.chain-names``).  Pure.
 """
@@ -29,7 +29,7 @@ FIREWALL = "KUBE-FIREWALL"
 """The kubelet writes to it too: we add our rule, and never flush or delete it (``life.cleanup``)."""
 
 CANARY = "KUBE-PROXY-CANARY"
-"""Empty; in every table; when it is gone somebody has flushed us (``life.canary``)."""
+"""Empty chain in every table; its absence means that another process flushed our rules (``life.canary``)."""
 
 POOL_PREFIX = {PoolScope.CLUSTER: "KUBE-SVC-", PoolScope.LOCAL: "KUBE-SVL-"}
 EXTERNAL_PREFIX = "KUBE-EXT-"
@@ -39,7 +39,7 @@ DERIVED_PREFIXES = (*POOL_PREFIX.values(), EXTERNAL_PREFIX, SOURCE_RANGES_PREFIX
 
 
 class SharedChain(enum.Enum):
-    """A chain to which every service port may add rules; the value is where it is."""
+    """A chain to which every service port may add rules; the value is its table and name."""
 
     NAT_SERVICES = (Table.NAT, SERVICES)
     NAT_NODE_PORTS = (Table.NAT, NODE_PORTS)
@@ -54,7 +54,7 @@ class SharedChain(enum.Enum):
 
     @property
     def chain(self) -> ChainName:
-        """Its name there."""
+        """Its name in the table."""
         return self.value[1]
 
 
@@ -71,7 +71,7 @@ _PAIRS = tuple(map("".join, itertools.product("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 
 
 def identity(service: ServicePlan) -> str:
-    """What the names of a service port's chains are made from: ``namespace/name:porttcp``."""
+    """Text that the names of a service port's chains are derived from: ``namespace/name:porttcp``."""
     return f"{service.name}{service.protocol.value.lower()}"
 
 
@@ -85,5 +85,5 @@ def name_hash(text: str) -> str:
 
 
 def is_derived(name: ChainName) -> bool:
-    """Whether this is a chain of some service port: ours to delete when no longer wanted."""
+    """True for a chain derived from a service port: ours to delete when it is no longer wanted."""
     return name.startswith(DERIVED_PREFIXES)

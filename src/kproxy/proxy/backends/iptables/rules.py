@@ -1,4 +1,4 @@
-"""The whole of one family as a value: what the kernel should hold for us, hooks of the builtin chains included.  Pure."""
+"""All rules of one family as a value, hooks of the builtin chains included.  Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules that exist whatever services there are: hooks of the builtin chains, masquerade, forwarding.
+"""Rules that do not depend on Services: hooks of the builtin chains, masquerade, forwarding.
 
 Positions and conditions are kube-proxy's (behaviours ``ipt.chains.filter``, ``ipt.chains.nat``).  Pure.
 """
@@ -45,17 +45,15 @@ _LAST = "kubernetes service nodeports; NOTE: this must be the last rule in this 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the proxy's configuration and this machine decide.
+    """Options of the static rules, from the proxy's configuration and this machine.
 
-    ``masquerade_mark`` is one bit (``masquerade.foreign-mark-bits.kept``).  ``random_fully``: does this
-    iptables know the
-    option (``masquerade.source-ports.redrawn``)?  ``drop_invalid`` is False where the sysctl
-    ``nf_conntrack_tcp_be_liberal`` is set (``conntrack.invalid-not-leaked``).  ``drop_invalid_input``: invalid
-    segments of TCP that
-    neither end nor reset and came from elsewhere do not reach the node's own processes either
+    ``masquerade_mark`` is one bit (``masquerade.foreign-mark-bits.kept``).  ``random_fully``: this iptables supports the
+    option (``masquerade.source-ports.redrawn``).  ``drop_invalid`` is False where the sysctl
+    ``nf_conntrack_tcp_be_liberal`` is set (``conntrack.invalid-not-leaked``).  ``drop_invalid_input``: drop invalid TCP
+    segments without FIN and RST from other hosts to the node's own processes too
     (https://github.com/kubernetes/kubernetes/issues/117924); False also where ``nf_conntrack_tcp_loose`` is 0, for then
-    every connection that is older than its tracking is invalid.
-    ``health_check_ports`` are node ports to accept in INPUT whatever its policy.  ``counters`` are those that the kernel has.
+    every connection older than its tracking is invalid.  ``health_check_ports``: node ports to accept under any policy of
+    INPUT.  ``counters``: those that the kernel has.
     """
 
     masquerade_mark: int = 0x4000
@@ -76,7 +74,7 @@ class HookRules:
 
 
 def hook_rules(*, localhost: bool) -> tuple[HookRules, ...]:
-    """How packets get from the builtin chains to ours; ``localhost`` node ports need one more.  In kube-proxy's order.
+    """Jumps from the builtin chains to ours, in kube-proxy's order; ``localhost`` node ports need one more.
 
     Clauses ``source-ranges.apply-to-pods``, ``source-ranges.apply-to-host``,
     ``node-port.forward-policy-drop.passes``.
@@ -101,7 +99,7 @@ def hook_rules(*, localhost: bool) -> tuple[HookRules, ...]:
 
 
 def static_chains(options: Options) -> dict[Table, tuple[Chain, ...]]:
-    """Our chains that no service changes, but for the guard against martians."""
+    """Our chains that do not depend on Services, except the martian guard."""
     marked = Mark(options.masquerade_mark, options.masquerade_mark)
     unmarked = Mark(options.masquerade_mark, options.masquerade_mark, negated=True)
     postrouting = (
@@ -144,12 +142,12 @@ def _drop_invalid_rules(options: Options) -> tuple[Match, ...]:
 
 
 def node_port_rules(context: Context) -> tuple[Rule, ...]:
-    """The end of the nat table's KUBE-SERVICES: what goes to this node's own addresses may be a node port."""
+    """Last rules of the nat table's KUBE-SERVICES: jump to KUBE-NODEPORTS for this node's own addresses."""
     return tuple(Rule(Jump(names.NODE_PORTS), where, _LAST) for where in node_port_destinations(context))
 
 
 def martian_guard(context: Context) -> Chain | None:
-    """KUBE-FIREWALL, while loopback addresses can be routed to; CVE-2020-8558,.
+    """KUBE-FIREWALL, needed while loopback addresses can be routed to (CVE-2020-8558).
 
     Clause ``node-port.localhost.martian-dropped``.
     """

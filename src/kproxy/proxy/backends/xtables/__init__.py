@@ -1,1 +1,1 @@
-"""xtables: what iptables mode and ipvs mode have in common, the rules of iptables as values and the driver of its tools."""
+"""xtables: common to iptables mode and ipvs mode, iptables rules as values and the driver of the iptables tools."""

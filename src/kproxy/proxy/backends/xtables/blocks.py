@@ -11,21 +11,21 @@ if TYPE_CHECKING:
     from kproxy.proxy.backends.xtables.rules import Table
 
 NFT_BLOCK_CHAINS = 1024
-"""After so many chains iptables-nft is given the next block."""
+"""Chains in a block for iptables-nft."""
 
 LEGACY_BLOCK_CHAINS = 1 << 30
-"""For iptables-legacy: never."""
+"""Chains in a block for iptables-legacy: no limit."""
 
 _CHUNK = 1 << 15
-"""Characters written at once, or a few more: little enough that the tool reads while more is made."""
+"""Least characters of a chunk: few enough that the tool parses while more is rendered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One ``*table ... COMMIT``: the kernel does all of it or nothing.
+    """One ``*table ... COMMIT`` block: the kernel applies all of it or nothing.
 
-    ``lines`` may be an iterator that makes them while they are read.  ``added_rules`` is how many more rules the table has
-    afterwards (a `Rewrite` counts from zero); None: as many as the lines append.
+    ``lines`` may be a lazy iterator.  ``added_rules``: change of the table's number of rules (a `Rewrite` counts from
+    zero); None: the number of rules that the lines append.
     """
 
     table: Table
@@ -36,7 +36,7 @@ class Block:
         return "".join(self.chunks())
 
     def chunks(self) -> Iterator[str]:
-        """Its text in pieces, for it may have tens of megabytes."""
+        """Its text in pieces, since it may have tens of megabytes."""
         yield f"*{self.table.value}\n"
         pending: list[str] = []
         size = 0

@@ -1,4 +1,4 @@
-"""Names of chains by which iptables mode and ipvs mode tell what belongs to whom; kube-proxy's.  Pure."""
+"""kube-proxy's names of chains, by which iptables mode and ipvs mode recognise their own and each other's.  Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""iptables rules as typed values, and how each is written for ``iptables-restore``.
+"""iptables rules as typed values, and their text for ``iptables-restore``.
 
 ``str()`` of a match or a target is its text; `specification` and `render` join them to a rule and to the lines of a chain.
 Used by iptables mode and ipvs mode.  Pure.
@@ -42,7 +42,7 @@ class Hook(enum.Enum):
 
 
 class ConntrackStatus(enum.Enum):
-    """What the conntrack match can ask of a packet's connection; DNAT: its destination was rewritten."""
+    """Conntrack state of a packet's connection; DNAT: its destination was rewritten."""
 
     NEW = "NEW"
     ESTABLISHED = "ESTABLISHED"
@@ -216,7 +216,7 @@ Match = (
 
 
 class Jump(msgspec.Struct, frozen=True, gc=False):
-    """Go through that chain; come back when it ends or returns."""
+    """Continue in that chain; come back when it ends or returns."""
 
     chain: ChainName
 
@@ -239,7 +239,7 @@ class Accept(msgspec.Struct, frozen=True, gc=False):
 
 
 class Drop(msgspec.Struct, frozen=True, gc=False):
-    """Discard in silence."""
+    """Discard the packet without a reply."""
 
     def __str__(self) -> str:
         return "-j DROP"
@@ -318,7 +318,7 @@ def specification(rule: Rule) -> str:
 
 
 def hook_specification(rule: Rule) -> str:
-    """The same of a jump from a builtin chain, byte for byte as kube-proxy writes it: its comment comes after its matches.
+    """A jump from a builtin chain without that chain, byte for byte as kube-proxy writes it: its comment follows its matches.
 
     The tools compare rules match by match: each of the two proxies finds and removes the other's jumps only if they
     are written alike (pkg/proxy/iptables/proxier.go and cleanup.go of Kubernetes 1.36).

@@ -1,7 +1,7 @@
-"""Programs a kernel by the iptables tools of one family.
+"""Applies plans to the kernel by the iptables tools of one family.
 
-What the kernel holds is believed to be what was applied last; after any failure the belief is given up,
-and the next `apply` reads the names of the chains there are and writes everything.
+The state applied last is taken for the kernel's.  After any failure it is discarded, and the next `apply` reads the
+names of the existing chains and writes everything.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class IptablesKernel:
     """One family's iptables rules of the network namespace this runs in."""
 
     def __init__(self, tools: Tools) -> None:
-        """Open nothing yet; ``tools`` come from `find_tools`."""
+        """Store the tools (from `find_tools`); no effects yet."""
         self.tools = tools
         self._latest: DesiredState | None = None
         self._last_applied: DesiredState | None = None
@@ -60,9 +60,9 @@ class IptablesKernel:
         self._drift_monitor: DriftMonitor | None = None
 
     def apply(self, plan: Plan, options: Options) -> Applied:
-        """Make the kernel do what the plan says; `HostError` when it does not, and then nothing is believed.
+        """Apply a plan; raises `HostError`, and the next call then writes everything.
 
-        Health check node ports are let in whatever the policy of INPUT (``health-check.input-policy-drop.passes``).
+        Health check node ports are accepted under any policy of INPUT (``health-check.input-policy-drop.passes``).
         """
         started = time.monotonic()
         desired = self._desired_state(plan, options)
@@ -93,15 +93,15 @@ class IptablesKernel:
         return written
 
     def forget(self) -> None:
-        """Believe nothing of the kernel any more: the next `apply` writes everything."""
+        """Discard the state applied last: the next `apply` writes everything."""
         self._last_applied = None
 
     def find_drift(self, *, thorough: bool = True) -> tuple[str, ...]:
-        """What somebody else changed since the last `apply`, as far as can be told; empty before it.
+        """Changes by other processes since the last `apply`, as far as they can be detected; empty before it.
 
-        Sees flushed and deleted tables (``life.canary``), a flush that spares the canaries (``life.canary-blindspot``), and
-        changes in our chains: with iptables-nft as they come, with iptables-legacy only ``thorough``.  A look that is not
-        close costs microseconds, another starts some fifteen processes.
+        Detects flushed and deleted tables (``life.canary``), a flush that spares the canaries (``life.canary-blindspot``),
+        and changes in our chains: with iptables-nft in every check, with iptables-legacy only in a ``thorough`` one.  A
+        check that is not thorough costs microseconds, a thorough one starts some fifteen processes.
         """
         if self._last_applied is None or self._drift_monitor is None:
             return ()
@@ -109,7 +109,7 @@ class IptablesKernel:
         return changed + self._absent(self._last_applied.context) if thorough else changed
 
     def _absent(self, context: Context) -> tuple[str, ...]:
-        """The canary chains and every jump from a builtin chain, if they are not there."""
+        """Missing canary chains, and missing jumps from builtin chains."""
         gone = [
             f"chain {names.CANARY} of table {t.value}"
             for t in Table
@@ -133,7 +133,7 @@ class IptablesKernel:
         return self._latest
 
     def _begin(self) -> _Chains:
-        """Which chains there are before all is written."""
+        """Existing chains by table, read before everything is written."""
         if self._drift_monitor is None:
             self._drift_monitor = drift_monitor(self.tools)
         self._drift_monitor.reset()
@@ -166,7 +166,7 @@ class IptablesKernel:
             yield replace(block, lines=self._count_lines(block, written))
 
     def _count_lines(self, block: Block, written: Counter[Table]) -> Iterator[str]:
-        """A block's lines, its rules counted as they go by."""
+        """A block's lines; counts its rules into ``written`` while they are read."""
         appended = 0
         for text in block.lines:
             appended += text.startswith(("-A ", "-I "))
@@ -175,7 +175,7 @@ class IptablesKernel:
         self._total[block.table] += appended if block.added_rules is None else block.added_rules
 
     def _missing_hooks(self, context: Context, existing: _Chains | None) -> list[Block]:
-        """One block a table, the guard against martians first: it stands before loopback is routable.
+        """Blocks with missing jumps, one for each table; the martian guard comes first, before loopback becomes routable.
 
         ``existing`` are the chains that were there before, where that is known.
         """
@@ -203,7 +203,7 @@ class IptablesKernel:
 
 
 def _with_hooks(blocks: list[Block], hooks: list[Block]) -> list[Block]:
-    """Blocks with the hooks at the end of each table's last one: for tools that move the whole table for each."""
+    """Blocks with the hooks at the end of each table's last one: for tools that copy the whole table for each block."""
     last = {block.table: number for number, block in enumerate(blocks)}
     for hook in hooks:
         number = last.get(hook.table)
@@ -215,7 +215,7 @@ def _with_hooks(blocks: list[Block], hooks: list[Block]) -> list[Block]:
 
 
 def _may_exist(hook: HookRules, existing: AbstractSet[ChainName]) -> bool:
-    """Whether any of the jumps may be there already: nothing jumps to a chain that does not exist."""
+    """True if any of the jumps may exist already: nothing jumps to a chain that does not exist."""
     return any(isinstance(r.target, Jump) and r.target.chain in existing for r in hook.rules)
 
 
@@ -229,7 +229,7 @@ def _hooks(context: Context) -> tuple[HookRules, ...]:
 
 
 def machine_options(tools: Tools, masquerade_bit: int) -> Options:
-    """The options that this machine decides, read now; makes counters.
+    """Options that depend on this machine, read now; creates the counters.
 
     Clauses ``conntrack.invalid-not-leaked``, ``masquerade.source-ports.redrawn``.
     """
@@ -244,13 +244,13 @@ def machine_options(tools: Tools, masquerade_bit: int) -> Options:
 
 
 def refresh_options(options: Options) -> Options:
-    """The same options, with what the machine may decide otherwise while we run."""
+    """The options with those that can change while the proxy runs read again from the machine."""
     drops = invalid_drops()
     return replace(options, drop_invalid=drops.forwarded, drop_invalid_input=drops.input)
 
 
 def without_broken_counters(tools: Tools, options: Options) -> Options:
-    """The same options; without counters where these tools or this kernel take no rule that counts."""
+    """The options, without counters where the tools or the kernel refuse a rule with a counter."""
     if nfacct.accepts_counting_rules(tools, nfacct.create_counters(options.counters)):
         return options
     return replace(options, counters=frozenset())

@@ -1,4 +1,4 @@
-"""iptables mode as the daemon drives it: the kernel with the options of this machine, and without counters where they are refused."""
+"""Dataplane of iptables mode: the applier with this machine's options, and without counters where they are refused."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class IptablesDataplane:
     """iptables mode of one family."""
 
     def __init__(self, family: Family, masquerade_bit: int) -> None:
-        """Find the tools; `HostError` UNSUPPORTED without."""
+        """Find the tools; raises `HostError` UNSUPPORTED if there are none."""
         self._tools = find_tools(family)
         self._kernel = IptablesKernel(self._tools)
         self._options = machine_options(self._tools, masquerade_bit)
 
     def apply(self, plan: Plan) -> Applied:
-        """Make the kernel do what the plan says; rules that are refused for a counter are written without (``met.nfacct-optional``)."""
+        """Apply a plan; rules that are refused for their counter are written without it (``met.nfacct-optional``)."""
         try:
             return self._kernel.apply(plan, self._options)
         except HostError:
@@ -47,7 +47,7 @@ class IptablesDataplane:
         return self._kernel.find_drift(thorough=thorough)
 
     def refresh_options(self) -> bool:
-        """Read again what this machine decides; True if that changed."""
+        """Read the options that depend on this machine again; True if they changed."""
         known, self._options = self._options, refresh_options(self._options)
         return self._options != known
 

@@ -1,18 +1,18 @@
-"""Drift monitors of iptables mode: whether another program changed our chains since we wrote them.
+"""Drift monitors of iptables mode: detect changes of our chains by other programs since the last write.
 
 Theory of operation
 -------------------
 Only *that* something changed is found out, not what: every repair writes everything.  The two variants of iptables need two ways.
 
 * iptables-nft: the kernel multicasts each change of nf_tables with the netlink port, mostly the process ID, that made it.  Changes of the process that we run
-  are ignored (`DriftMonitor.ignore_process`), all others in chains of ours are drift.  A look costs one system call.
+  are ignored (`DriftMonitor.ignore_process`), all others in chains of ours are drift.  A check costs one system call.
   Before everything is written the queue is discarded, and while it is written all monitors are paused: tens of thousands
   of own changes would overflow the queue.
 * iptables-legacy: the kernel reports nothing.  The rules in our chains are counted and summed up from what the listing tool prints,
-  in thorough looks only, and at most for a hundredth of the time.  The first sum after a write is taken as what was written,
+  in thorough checks only, and at most for a hundredth of the time.  The first sum after a write is taken as what was written,
   provided that the count is what it should be.
 
-Jumps from builtin chains and the canary chains are looked for by the applier, in thorough looks.
+The applier checks jumps from builtin chains and the canary chains, in thorough checks.
 """
 
 from __future__ import annotations
@@ -53,56 +53,56 @@ _JUMPED_TO = re.compile(
     )
 )
 _SHARE = 100
-"""Rules are not summed up in more than one of so many seconds."""
+"""Reciprocal of the largest share of time that checksums may take."""
 
 
 class DriftMonitor(Protocol):
-    """Finds out."""
+    """Detects changes that other processes make to our chains; one implementation for each iptables variant."""
 
     def ignore_process(self, process: int) -> None:
-        """What that process changes is ours; 0: it has ended."""
+        """Ignore changes made by this process ID, our tool's; 0: it has ended."""
 
     def reset(self) -> None:
-        """All is about to be written, so what was does not matter."""
+        """Discard past changes: everything is about to be written."""
 
     def paused(self) -> AbstractContextManager[None]:
-        """While all is written."""
+        """Context of a write of everything, in which changes are not recorded."""
 
     def find_drift(self, totals: Mapping[Table, int], *, thorough: bool) -> tuple[str, ...]:
-        """What was changed; ``totals`` is how many rules our chains should have, ``thorough``: it may cost something."""
+        """Changes since the last call; ``totals``: expected number of our rules by table; ``thorough``: may start processes."""
 
 
 def is_ours(table: Table, chain: ChainName) -> bool:
-    """Whether nobody else writes to a chain: KUBE-FIREWALL is the kubelet's too."""
+    """True if only a service proxy writes to the chain; KUBE-FIREWALL is the kubelet's too."""
     return chain != names.FIREWALL and (chain in names.OWN_CHAINS[table] or names.is_derived(chain))
 
 
 class NftDriftMonitor:
-    """For iptables-nft."""
+    """Drift monitor for iptables-nft: nf_tables notifications by netlink."""
 
     def __init__(self, family: Family) -> None:
-        """Begin to listen; `HostError` when it cannot be."""
+        """Subscribe to notifications; raises `HostError`."""
         self._family = family
         self._monitor = NftMonitor(_CHAIN_PREFIX)
 
     def ignore_process(self, process: int) -> None:
-        """The kernel gives a tool its process ID as netlink port, if that is free."""
+        """Ignore notifications with this netlink port: the kernel gives a tool its process ID as port, if that is free."""
         self._monitor.ignore_port(process)
 
     def reset(self) -> None:
-        """Hear what came up to now."""
+        """Receive and discard the notifications queued so far."""
         self._monitor.discard_pending()
 
     def paused(self) -> AbstractContextManager[None]:
-        """The kernel would tell of tens of thousands of rules."""
+        """Context in which all monitors of the process are paused: a full write causes tens of thousands of notifications."""
         return NftMonitor.paused()
 
     def find_drift(self, totals: Mapping[Table, int], *, thorough: bool) -> tuple[str, ...]:  # noqa: ARG002
-        """As they come.  Where too much came to be heard, the close look must do."""
+        """Changes notified since the last call; none if notifications were lost, then only a thorough check finds drift."""
         return format_changes(filter(self._concerns_us, self._monitor.changes() or ()))
 
     def _concerns_us(self, change: NftChange) -> bool:
-        """A chain of ours, or a jump to one from a builtin chain that was taken away."""
+        """True for a change in a chain of ours, and for a deleted jump to one from a builtin chain."""
         if change.family is not self._family or change.table not in _TABLES:
             return False
         if is_ours(Table(change.table), change.name):
@@ -113,36 +113,39 @@ class NftDriftMonitor:
 
 @dataclass(frozen=True, slots=True)
 class _Checksum:
-    """Our chains' rules in one table."""
+    """Number and checksum of our chains' rules in one table."""
 
     rules: int
     check: int
 
 
 class LegacyDriftMonitor:
-    """For iptables-legacy: ``listed`` gives the lines of one table as its tool prints them."""
+    """Drift monitor for iptables-legacy, which has no notifications: number and CRC of our rules as the tool lists them.
+
+    ``listed`` yields the lines of one table in the format of iptables-legacy-save.
+    """
 
     def __init__(self, listed: Callable[[Table], Iterable[bytes]]) -> None:
-        """Nothing is known yet."""
+        """Start without checksums."""
         self._listed = listed
         self._checksums: dict[Table, _Checksum] = {}
         self._not_before = 0.0
 
     def ignore_process(self, process: int) -> None:
-        """What was known is no more."""
+        """Discard the checksums: our tool has changed the rules."""
         if process:
             self._checksums = {}
 
     def reset(self) -> None:
-        """The same."""
+        """Discard the checksums."""
         self._checksums = {}
 
     def paused(self) -> AbstractContextManager[None]:
-        """The kernel tells nobody."""
+        """Context without effect: iptables-legacy has no notifications."""
         return nullcontext()
 
     def find_drift(self, totals: Mapping[Table, int], *, thorough: bool) -> tuple[str, ...]:
-        """Another number of rules than there should be, or other rules than the last time."""
+        """Tables whose number of our rules is not the expected one, or whose checksum differs from the last one."""
         started = time.monotonic()
         if not thorough or started < self._not_before:
             return ()

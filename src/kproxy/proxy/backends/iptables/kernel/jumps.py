@@ -1,7 +1,7 @@
-"""The jumps from builtin chains to ours: which of them stand, and the lines of a restore that put them right.
+"""Jumps from builtin chains to ours: those that exist, and the lines of a restore that repair them.
 
-One is known by what it does, not by how it is written: the tools take rules for different whose matches stand in
-another order, and others (proxies before us, and versions of ours) wrote them in another.  Reads, and writes nothing.
+Jumps are compared by effect, not by text: to the tools, rules whose matches are ordered differently are different, and
+other proxies and earlier versions of this one wrote them in another order.  Reads rules and writes none.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 def missing_jumps(tools: Tools, wanted: HookRules) -> list[Rule]:
-    """Those of the jumps that are not there as we write them."""
+    """The jumps that do not exist in the form in which this proxy writes them."""
     standing = _present_jumps(tools, wanted)
     return [rule for rule in wanted.rules if hook_specification(rule) not in standing]
 
 
 def repair_lines(tools: Tools, wanted: HookRules) -> list[str]:
-    """Lines that leave each jump once and as we write it; none where that is so already.
+    """Lines after which each jump exists once, in our form; none where that is so already.
 
-    Else all go to the top of the builtin chain again, for their order matters.
+    All jumps of the builtin chain are inserted again at its top, since their order matters.
     """
     standing, chain = _present_jumps(tools, wanted), wanted.hook.value
     desired = [hook_specification(rule) for rule in wanted.rules]
@@ -44,7 +44,7 @@ def insert_lines(wanted: HookRules) -> list[str]:
 
 
 def _present_jumps(tools: Tools, wanted: HookRules) -> list[str]:
-    """The builtin chain's rules that do what one of ours does, as the tool lists them, in order."""
+    """The builtin chain's rules with the effect of one of our jumps, as the tool lists them, in order."""
     targets = tuple(f" {rule.target}" for rule in wanted.rules)
     ours = [_rule_parts(hook_specification(rule)) for rule in wanted.rules]
     found = list_chain_rules(tools, wanted.table, wanted.hook.value)
@@ -65,5 +65,5 @@ def list_chain_rules(tools: Tools, table: Table, chain: str) -> list[str]:
 
 
 def _rule_parts(line: str) -> list[str]:
-    """What a rule consists of, whatever its order."""
+    """Options of a listed rule, without their order."""
     return sorted(shlex.split(line))

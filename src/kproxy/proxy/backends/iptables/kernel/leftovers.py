@@ -21,7 +21,7 @@ from kproxy.proxy.backends.xtables.names import IPVS_CHAINS, SHARED_CHAINS
 from kproxy.proxy.backends.xtables.rules import Table
 
 Problems = tuple[HostError, ...]
-"""What could not be removed; each says why, and what to do."""
+"""Failed removals; each has the reason, and what to do."""
 
 log = logging.getLogger(__name__)
 
@@ -34,18 +34,18 @@ def remove_iptables(family: Family) -> Problems:
 
 
 def remove_other_variant(family: Family) -> Problems:
-    """Remove what either mode left in the variant that the system's ``iptables`` does not stand for.
+    """Remove the chains of either mode in the variant that the system's ``iptables`` is not.
 
-    There nobody would keep it up to date, and it goes on catching packets beside the rules of this proxy.
+    No proxy would keep them up to date there, and they would handle packets beside the rules of this proxy.
     """
     own = find_tools(family).variant
     return tuple(p for variant in Variant if variant is not own for p in _remove_variant(family, variant))
 
 
 def remove_iptables_beside_ipvs(family: Family) -> Problems:
-    """Remove what iptables mode left on a node where ipvs mode runs now, and all of the other variant.
+    """Remove iptables mode's chains on a node where ipvs mode runs now, and all chains in the other variant.
 
-    The chains that both modes have stay: they are ipvs mode's by now.
+    Chains that both modes have stay: ipvs mode has written them.
     """
     own = _remove_chains(
         find_tools(family), lambda table, name: _is_ours(table, name) and not _is_of_ipvs(table, name)
@@ -82,7 +82,7 @@ def _find_tools(family: Family, variant: Variant) -> Tools:
 
 
 def _report_remaining(family: Family, variant: Variant, absence: HostError) -> Problems:
-    """What there may be of a variant whose tools are not installed: reported as far as the kernel tells it."""
+    """Failures for chains of a variant whose tools are not installed, as far as the kernel lists them."""
     try:
         found = list_chains_by_netlink(family, variant)
     except HostError:

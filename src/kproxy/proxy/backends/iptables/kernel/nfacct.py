@@ -1,6 +1,6 @@
 """The kernel's named counters (nfacct objects) that some rules count in; metrics read them (``met.nfacct-optional``).
 
-Shared by both families, and per network namespace.  A kernel need not have them: then rules are written without.
+Shared by both families of a network namespace.  Without them in the kernel, rules are written without counters.
 Format: linux/netfilter/nfnetlink_acct.h.
 """
 
@@ -38,14 +38,14 @@ log = logging.getLogger(__name__)
 
 
 def create_counters(counters: Iterable[PacketCounter]) -> frozenset[PacketCounter]:
-    """Those of the counters that are there now, made where they were not; none where the kernel has no such thing."""
+    """Create missing counters; returns those that exist now, none where the kernel has no nfacct."""
     wanted = tuple(counters)
     results = _send_all((_NEW, NetlinkFlag.CREATE, _encode_name(counter)) for counter in wanted)
     return frozenset(c for c, result in zip(wanted, results, strict=False) if result in _PRESENT_ERRNOS)
 
 
 def accepts_counting_rules(tools: Tools, counters: Iterable[PacketCounter]) -> bool:
-    """Whether the tools and the kernel take a rule that counts: they may lack the match where they have the counters."""
+    """True if the tools and the kernel accept a rule with a counter: they can lack the match and have the counters."""
     lines = [
         f"-A {_PROBE_CHAIN} {specification(Rule(Accept(), (Counted(counter),)))}" for counter in counters
     ]
@@ -58,7 +58,7 @@ def accepts_counting_rules(tools: Tools, counters: Iterable[PacketCounter]) -> b
 
 
 def read_packet_counts() -> dict[PacketCounter, int]:
-    """How many packets each of our counters has counted; `HostError` where the kernel has no such thing."""
+    """Packets counted so far, by counter; raises `HostError` where the kernel has no nfacct."""
     found: dict[PacketCounter, int] = {}
     with host.Netlink(host.NETLINK_NETFILTER) as netlink:
         for payload in netlink.dump(_GET, netfilter_header(_UNSPECIFIED_FAMILY)):
@@ -91,7 +91,7 @@ def _encode_name(counter: PacketCounter) -> bytes:
 
 
 def _send_all(requests: Iterable[tuple[int, NetlinkFlag, bytes]]) -> list[int]:
-    """The errno of each answer; none where netlink itself cannot be had."""
+    """Send requests; returns the errno of each reply, none where netlink is unavailable."""
     try:
         with host.Netlink(host.NETLINK_NETFILTER) as netlink:
             return netlink.send_all(requests)

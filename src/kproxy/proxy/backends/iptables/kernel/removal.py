@@ -1,6 +1,6 @@
-"""Removal of chains from one table, and of the jumps by which packets get there.
+"""Removal of chains from one table, and of the jumps to them.
 
-Used at clean-up, and for what another mode or another proxy left.  Does nothing where there is nothing.
+Used at clean-up, and for chains of another mode or another proxy.  No effect where there are none.
 All failures are `kproxy.linux.host.HostError`.
 """
 
@@ -28,10 +28,10 @@ _TARGET = re.compile(r" -[jg] (\S+)$")
 
 
 def remove_chains(tools: Tools, table: Table, is_ours: Callable[[Table, ChainName], bool]) -> int:
-    """Remove a table's chains that are ours, and whatever leads to them from a builtin chain; how many went.
+    """Remove our chains from a table, and all jumps to them from builtin chains; returns the number of chains removed.
 
-    Where rules in chains of others lead to one of ours, that one stays and all else goes: `HostError` BUSY names the
-    chain and the rules.  What stays is emptied, but for KUBE-MARK-MASQ: it only sets the mark that others rely on
+    A chain that a rule in another program's chain refers to stays, and `HostError` BUSY names both.  It is flushed,
+    except KUBE-MARK-MASQ: that only sets the mark that other programs rely on
     (the CNI plugin portmap with ``externalSetMarkChain``), and nftables mode reads the same one.
     """
     ours = frozenset(name for name in _chains(tools, table) if is_ours(table, name))
@@ -51,7 +51,7 @@ def remove_chains(tools: Tools, table: Table, is_ours: Callable[[Table, ChainNam
 
 
 def _chains(tools: Tools, table: Table) -> AbstractSet[ChainName]:
-    """Names of the chains there are; none where this kernel does not know the variant at all."""
+    """Names of existing chains; none where the kernel does not support the variant."""
     try:
         return tools.chains()[table]
     except HostError as error:
@@ -63,7 +63,7 @@ def _chains(tools: Tools, table: Table) -> AbstractSet[ChainName]:
 def _removal(
     tools: Tools, table: Table, removed: AbstractSet[ChainName], kept: AbstractSet[ChainName]
 ) -> list[Block]:
-    """Take the jumps away, flush what stays, remove the rest; last the chain that others most often refer to."""
+    """Blocks that delete jumps, flush chains that stay and delete the others; the one most referred to comes last."""
     existing = _chains(tools, table)
     jumps = [
         f"-D {chain} {line}"
@@ -80,7 +80,7 @@ def _removal(
 
 
 def _references(tools: Tools, table: Table, ours: AbstractSet[ChainName]) -> dict[ChainName, tuple[str, ...]]:
-    """The rules in chains of others that lead to ours, by the chain that they lead to."""
+    """Rules in other programs' chains that refer to ours, by our chain."""
     found: dict[ChainName, tuple[str, ...]] = {}
     for line in tools.saved(table):
         rule = line.decode(errors="replace").rstrip("\n")

@@ -1,7 +1,7 @@
-"""The iptables tools of one family and variant, as this backend uses them.
+"""Driver of the iptables tools of one family and variant.
 
-Both variants are driven alike but for one question, which chains there are: ``iptables-nft-save`` takes
-20 s for 5,000 services, so for that variant the kernel is asked over netlink (0.1 s).
+Both variants are driven alike, except for the list of chains: ``iptables-nft-save`` takes 20 s for 5,000 Services, so
+for that variant the kernel is queried by netlink (0.1 s).
 All failures are `kproxy.linux.host.HostError`.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kproxy.proxy.backends.xtables.rules import ChainName, Rule
 
 LOCK_SECONDS = 5
-"""How long a tool waits for the xtables lock (``life.iptables-lock``)."""
+"""Time in seconds that a tool waits for the xtables lock (``life.iptables-lock``)."""
 
 RESTORE_TIMEOUT = 300.0
 """Seconds one restore may take."""
@@ -47,7 +47,7 @@ _VERSION = re.compile(r"v(\d+)\.(\d+)\.(\d+)(?: \((nf_tables|legacy)\))?")
 
 
 class Variant(enum.Enum):
-    """Which kernel interface the tools speak; the value is what their names end with."""
+    """Kernel interface of the tools; the value is the suffix of their names."""
 
     NFT = "nft"
     LEGACY = "legacy"
@@ -65,33 +65,33 @@ class Tools:
 
     @property
     def random_fully(self) -> bool:
-        """Whether MASQUERADE knows ``--random-fully``."""
+        """True if MASQUERADE supports ``--random-fully``."""
         return self.version >= _RANDOM_FULLY_SINCE
 
     @property
     def block_chains(self) -> int:
-        """How many chains a block of a restore had better have at most."""
+        """Largest number of chains in a block of a restore that is still fast."""
         return NFT_BLOCK_CHAINS if self.variant is Variant.NFT else LEGACY_BLOCK_CHAINS
 
     def restore(self, blocks: Iterable[Block], on_start: Callable[[int], None] = lambda _: None) -> None:
         """Apply blocks one after the other; on an error the earlier ones stay applied.
 
-        ``on_start`` is told the tool's process ID before it is given anything.
+        ``on_start`` is called with the tool's process ID before the tool gets input.
         """
         argv = (f"{self.command}-restore", "--noflush", "-w", str(LOCK_SECONDS))
         text = (chunk.encode() for block in blocks for chunk in block.chunks())
         host.run_tool(argv, text, timeout=RESTORE_TIMEOUT, environment=self.environment, on_start=on_start)
 
     def has_rule(self, table: Table, chain: ChainName, rule: Rule) -> bool:
-        """Whether the chain exists and holds exactly this rule, anywhere."""
+        """True if the chain exists and has exactly this rule, at any place."""
         return self._succeeds(table, "-C", chain, *shlex.split(specification(rule)))
 
     def has_chain(self, table: Table, chain: ChainName) -> bool:
-        """Whether the chain exists."""
+        """True if the chain exists."""
         return self._succeeds(table, "-S", chain)
 
     def list_rules(self, table: Table, chain: ChainName) -> list[str]:
-        """A chain as ``-S`` prints it, its declaration first; `HostError` where there is none."""
+        """A chain as ``-S`` prints it, its declaration first; raises `HostError` if it does not exist."""
         argv = (self.command, "-w", str(LOCK_SECONDS), "-t", table.value, "-S", chain)
         return host.run_tool(argv, environment=self.environment).splitlines()
 
@@ -120,16 +120,16 @@ class Tools:
         )
 
     def saved(self, table: Table) -> Iterator[bytes]:
-        """What the tool that saves prints of a table; with iptables-nft it takes 20 s where there are 5,000 services."""
+        """Output of ``iptables-save`` for a table; with iptables-nft it takes 20 s with 5,000 Services."""
         return host.run_lines((f"{self.command}-save", "-t", table.value), environment=self.environment)
 
 
 def find_tools(
     family: Family, variant: Variant | None = None, environment: Mapping[str, str] | None = None
 ) -> Tools:
-    """The installed tools of a variant, or those the system's ``iptables`` stands for.
+    """The installed tools of a variant, or those behind the system's ``iptables``.
 
-    `HostError` UNSUPPORTED when there are none, or when they cannot work with this kernel.
+    Raises `HostError` UNSUPPORTED if there are none, or if they cannot work with this kernel.
     """
     command = command_of(family, variant)
     printed = host.run_tool((command, "--version"))
@@ -142,15 +142,15 @@ def find_tools(
 
 
 def command_of(family: Family, variant: Variant | None) -> str:
-    """The command of a variant, or the one that the system chose."""
+    """The command of a variant, or the system's default."""
     return _COMMANDS[family] + (f"-{variant.value}" if variant else "")
 
 
 def list_chains_by_netlink(family: Family, variant: Variant) -> dict[Table, frozenset[ChainName]] | None:
-    """The chains of a variant as far as the kernel tells them without its tools; None where it tells that there are tables.
+    """The chains of a variant as far as the kernel lists them without tools; None: tables exist, with unknown chains.
 
-    nf_tables can be dumped; of iptables-legacy the names of tables are told, and of nothing in them.  `HostError` where
-    the kernel does not have the variant.
+    nf_tables can be dumped; of iptables-legacy only the names of tables are listed.  Raises `HostError` where the kernel
+    does not have the variant.
     """
     if variant is Variant.NFT:
         return _nft_chains(family)
