@@ -1,4 +1,4 @@
-"""What one service port needs of IPVS and the ipsets: ServicePlan in, virtual servers and members out.  Pure."""
+"""Compiler of one service port to IPVS: ServicePlan in, virtual servers and ipset members out.  Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kproxy.proxy.backends.ipvs.rules import (
 from kproxy.proxy.plan import Exposure, Frontend, MasqueradePolicy, OnEmpty, Pool, ServicePlan
 
 STICKY_SCHEDULERS = ("mh", "sh")
-"""Those that choose by the client's address, best first: affinity where the kernel's persistence cannot be used."""
+"""Schedulers that hash the client's address, best first: affinity where the kernel's persistence cannot be used."""
 
 _PORT_HASHING = {"mh": SCHEDULER_2}
 """Flags that go with a scheduler (``ipvs.schedulers``)."""
@@ -35,10 +35,10 @@ _NODE_PORTS = {
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the parts of all service ports depend on.
+    """Common input of all service ports.
 
-    ``node_addresses`` are the node's own, the device's not among them; ``node_port_addresses`` those of
-    them that accept node ports.  ``sticky_scheduler`` is one of `STICKY_SCHEDULERS`.
+    ``node_addresses``: the node's own without those of the device; ``node_port_addresses``: those of them that accept
+    node ports.  ``sticky_scheduler`` is one of `STICKY_SCHEDULERS`.
     """
 
     node_addresses: frozenset[Address]
@@ -51,9 +51,9 @@ class Context:
 class DesiredVirtualServer:
     """A virtual server with the destinations that take new connections.
 
-    Of others that are there still, those in ``keep_established`` keep what they have
+    Of other destinations in the kernel, those in ``keep_established`` keep their connections
     (``conntrack.udp.stays-with-serving-terminating-endpoint``);
-    with ``drain``, all that have connections do (``ipvs.graceful``).
+    with ``drain``, all that have connections keep them (``ipvs.graceful``).
     """
 
     server: Server
@@ -64,7 +64,7 @@ class DesiredVirtualServer:
 
 @dataclass(frozen=True, slots=True)
 class IpvsObjects:
-    """One service port's part of what the kernel should hold; ``addresses`` belong on the device."""
+    """All objects of one service port that the kernel should hold; ``addresses`` belong on the device."""
 
     virtuals: Mapping[Key, DesiredVirtualServer]
     members: frozenset[Member]
@@ -72,7 +72,7 @@ class IpvsObjects:
 
 
 def ipvs_objects(service: ServicePlan, mark: int, mask: int, context: Context) -> IpvsObjects:
-    """A service port's part; ``mark`` under ``mask`` is that of its shortcut."""
+    """The objects of a service port; ``mark`` under ``mask`` is that of its shortcut."""
     virtuals: dict[Key, DesiredVirtualServer] = {}
     members: set[Member] = set()
     addresses: set[Address] = set()
@@ -107,7 +107,7 @@ def _address_scheduling(service: ServicePlan, context: Context) -> Server:
 
 
 def _mark_scheduling(service: ServicePlan, context: Context) -> Server:
-    """A persistent virtual server by mark would not rewrite ports."""
+    """Scheduling of a virtual server by mark: without persistence, which would not rewrite ports."""
     if service.affinity_seconds is None:
         return Server(context.scheduler, _PORT_HASHING.get(context.scheduler, 0))
     return Server(context.sticky_scheduler, SCHEDULER_1)
@@ -139,7 +139,7 @@ def _members(service: ServicePlan, frontend: Frontend, keys: list[AddressKey]) -
 
 
 def _masquerade_members(service: ServicePlan, frontend: Frontend, keys: list[AddressKey]) -> Iterator[Member]:
-    """The sets that decide on masquerading."""
+    """Members of the sets that decide on masquerading."""
     preserved = frontend.masquerade is MasqueradePolicy.NEVER
     elements = [set_element(key) for key in keys]
     match frontend.exposure:
@@ -157,7 +157,7 @@ def _masquerade_members(service: ServicePlan, frontend: Frontend, keys: list[Add
 
 
 def _source_ranges(frontend: Frontend, keys: list[AddressKey]) -> Iterator[Member]:
-    """A range of all addresses is no restriction (and no ipset would hold it)."""
+    """Members for source ranges; none if a range has all addresses, which is no restriction (and no ipset holds it)."""
     if frontend.sources is None or any(network.prefixlen == 0 for network in frontend.sources):
         return
     for key in keys:
@@ -170,11 +170,11 @@ def _source_ranges(frontend: Frontend, keys: list[AddressKey]) -> Iterator[Membe
 
 
 def set_element(key: AddressKey) -> str:
-    """How the sets of addresses and ports know a virtual server."""
+    """Element of a virtual server in sets of address and port."""
     return f"{format_address(key.address)},{key.protocol.value.lower()}:{key.port}"
 
 
 def _network(network: Network) -> str:
-    """As ipset prints it: a single address without its length."""
+    """A network in ipset's format: a single address without its prefix length."""
     single = network.prefixlen == network.max_prefixlen
     return format_address(network.network_address) if single else str(network)

@@ -17,12 +17,12 @@ from kproxy.proxy.backends.ipvs.static_rules import ChainContext, Options
 from kproxy.proxy.plan import Plan, ServicePlan, ServicePortName
 
 SharedObject = Member | Address
-"""What several service ports may need."""
+"""Object that several service ports may need."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ServiceRules:
-    """One service port's part, and the number of its shortcut."""
+    """One service port's objects, and the number of its shortcut."""
 
     service: ServicePlan
     shortcut_number: int
@@ -31,9 +31,10 @@ class ServiceRules:
 
 @dataclass(frozen=True, eq=False)
 class DesiredState:
-    """What the kernel should hold for one plan.
+    """All objects that the kernel should hold for one plan.
 
-    ``reference_counts`` counts the service ports that need each thing; ``node_members`` is what no service port brings.
+    ``reference_counts``: number of service ports that need each shared object; ``node_members``: members that no service
+    port adds.
     """
 
     context: Context
@@ -61,10 +62,10 @@ class DesiredState:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Between two programs.
+    """Difference between two desired states.
 
-    ``virtuals``: those that may differ (None: unwanted).  ``needed``, ``unneeded``: what is used from now on, or
-    no more.  ``ruleset``: the chains, where they may differ.
+    ``virtuals``: those that may differ (None: unwanted).  ``needed``, ``unneeded``: shared objects that begin and end
+    to be needed.  ``ruleset``: the chains, where they may differ.
     """
 
     virtuals: Mapping[Key, DesiredVirtualServer | None]
@@ -76,7 +77,7 @@ class Delta:
 def desired_state(
     plan: Plan, context: Context, options: Options, previous: DesiredState | None = None
 ) -> DesiredState:
-    """The program for a plan; fragments of ``previous`` that are still right are kept."""
+    """The desired state for a plan; shares the `ServiceRules` of ``previous`` that did not change."""
     chain_context = ChainContext(plan.family, plan.detector, plan.cluster_ip_masquerade, options)
     same = previous is not None and (previous.context, previous.chain_context) == (context, chain_context)
     old = previous.service_rules if previous is not None else {}
@@ -96,7 +97,7 @@ def desired_state(
 
 
 def delta(before: DesiredState, after: DesiredState) -> Delta:
-    """What changed; only what changed is looked at."""
+    """Difference between two desired states, in time proportional to its size."""
     virtuals: dict[Key, DesiredVirtualServer | None] = {}
     needed: dict[SharedObject, None] = dict.fromkeys(after.node_members - before.node_members)
     unneeded: dict[SharedObject, None] = dict.fromkeys(before.node_members - after.node_members)
@@ -150,7 +151,7 @@ def _objects_of(fragment: ServiceRules | None) -> Iterator[SharedObject]:
 
 
 def _number(name: ServicePortName, taken: set[int]) -> int:
-    """A number of 23 bits that a restarted proxy most likely finds again."""
+    """A free number of 23 bits, derived from the name: most likely the same after a restart."""
     number = int.from_bytes(hashlib.sha256(str(name).encode()).digest()[:4]) >> 9
     while number in taken:
         number = (number + 1) & 0x7F_FFFF

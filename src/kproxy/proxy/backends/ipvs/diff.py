@@ -1,4 +1,4 @@
-"""Transactions of ipvs mode: from what the kernel holds to what it should, as steps in an order that leaves no bad moment.
+"""Transactions of ipvs mode: steps from the kernel's state to the desired one, in an order that is safe at every step.
 
 Theory of operation
 -------------------
@@ -43,7 +43,7 @@ from kproxy.proxy.backends.ipvs.rules import AddressKey, Destination, Key, MarkK
 
 @dataclass(slots=True)
 class KernelState:
-    """What the kernel holds of ours, kept up to date by whoever executes the steps.
+    """Our objects in the kernel; the applier keeps it up to date as it executes steps.
 
     ``servers`` by key, the weight of each destination of each.
     """
@@ -56,7 +56,7 @@ class KernelState:
 
 @dataclass(frozen=True, slots=True)
 class SetServer:
-    """Make a virtual server, or change how it chooses."""
+    """Create a virtual server, or change its scheduling."""
 
     key: Key
     server: Server
@@ -80,7 +80,7 @@ class RemoveServer:
 
 @dataclass(frozen=True, slots=True)
 class SetDestination:
-    """Make a destination, or change its weight: with 0 it keeps what it has and gets nothing new."""
+    """Create a destination, or change its weight: with 0 it keeps its connections and gets no new ones."""
 
     key: Key
     destination: Destination
@@ -93,7 +93,7 @@ class SetDestination:
 
 @dataclass(frozen=True, slots=True)
 class RemoveDestination:
-    """Remove a destination; what it has is cut."""
+    """Remove a destination; its connections are cut."""
 
     key: Key
     destination: Destination
@@ -117,7 +117,7 @@ class SendCommands:
 
 @dataclass(frozen=True, slots=True)
 class ChangeMembers:
-    """Members of ipsets, first those that go."""
+    """Changes of ipset members, removals first."""
 
     family: Family
     removed: tuple[Member, ...]
@@ -142,7 +142,7 @@ class ChangeAddresses:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceChains:
-    """All chains and the jumps to them, in place of what they held."""
+    """Replacement of all chains and of the jumps to them."""
 
     ruleset: Ruleset
 
@@ -165,7 +165,7 @@ class Transaction:
 
 
 def full_transaction(actual: KernelState, desired: DesiredState) -> Delta:
-    """Everything: for a picture just read from the kernel."""
+    """Steps that correct everything: for a state just read from the kernel."""
     held: set[SharedObject] = {*actual.members, *actual.addresses}
     virtuals: dict[Key, DesiredVirtualServer | None] = {
         **dict.fromkeys(actual.servers),
@@ -176,7 +176,7 @@ def full_transaction(actual: KernelState, desired: DesiredState) -> Delta:
 
 
 def transaction(actual: KernelState, delta: Delta, family: Family) -> Transaction:
-    """How to get from the picture to where the delta leads."""
+    """Steps from the kernel's state to the desired state of ``delta``."""
     planned = {key: _ServerCommands(key, actual, virtual) for key, virtual in delta.virtuals.items()}
     marks = [p for key, p in planned.items() if isinstance(key, MarkKey)]
     others = [p for key, p in planned.items() if not isinstance(key, MarkKey)]
@@ -197,7 +197,7 @@ def transaction(actual: KernelState, delta: Delta, family: Family) -> Transactio
 
 
 class _ServerCommands:
-    """One virtual server's orders: what it gains, and what it loses."""
+    """Commands for one virtual server: additions, and removals."""
 
     def __init__(self, key: Key, picture: KernelState, wanted: DesiredVirtualServer | None) -> None:
         self._key, self._wanted = key, wanted
@@ -247,10 +247,11 @@ class _SortedMembers:
 
 
 def _sorted_members(picture: KernelState, delta: Delta) -> _SortedMembers:
-    """What guards comes first and goes last; what lets packets in, or out of a guard, the other way round.
+    """Member changes by step, in the order of the theory of operation.
 
-    What lets in packets to a virtual server that is there already comes first too.  A member that differs from one to
-    be removed in its options only replaces it.
+    Guards are added before the virtual servers change and removed after; admissions and exemptions are added after and
+    removed before.  Admissions to a virtual server that exists already are added before too.  A member that differs from
+    a removed one in its options only replaces it.
     """
     needed = [use for use in delta.needed if isinstance(use, Member)]
     replaced = {(member.set, member.element) for member in needed}
@@ -295,7 +296,7 @@ def _unmasqueraded_twin(member: Member) -> Member:
 
 
 def _ordered(members: Iterable[Member], *, backwards: bool = False) -> tuple[Member, ...]:
-    """A firewall stands after the ranges it lets through."""
+    """Members in order of addition: a firewall after the source ranges that it admits."""
     return tuple(sorted(members, key=lambda m: (_RANK[m.set], m.text), reverse=backwards))
 
 

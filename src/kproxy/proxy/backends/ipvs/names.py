@@ -1,4 +1,4 @@
-"""Names that operators and tools know from kube-proxy: the device, the ipsets, the chains (group 21).  Pure."""
+"""kube-proxy's names of the device, the ipsets and the chains, on which operators and tools rely.  Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LONGEST_SET_NAME = 31
 
 
 class SetType(enum.Enum):
-    """What an ipset holds; the value is the kernel's name of the type."""
+    """Type of an ipset; the value is the kernel's name of it."""
 
     ADDRESS = "hash:ip"
     ADDRESS_PORT = "hash:ip,port"
@@ -25,8 +25,8 @@ class SetType(enum.Enum):
 class IpSet(enum.Enum):
     """An ipset; the value is its name after ``KUBE-`` or ``KUBE-6-`` (``ipvs.ipsets``, ``ds.ipvs-names``).
 
-    The last four, `OWN_SETS`, kube-proxy does not have: what is served on the device's addresses, what has no endpoint on this node
-    though its policy wants one, and what the node and its pods reach by a shortcut (its mark comes with it).
+    The last four, `OWN_SETS`, kube-proxy does not have: addresses served on the device, those (internal and external) whose
+    policy Local finds no endpoint on this node, and those that the node and its pods reach by a shortcut, with its mark.
     """
 
     CLUSTER_IP = "CLUSTER-IP"
@@ -53,7 +53,7 @@ class IpSet(enum.Enum):
 
     @property
     def type(self) -> SetType:
-        """What it holds."""
+        """Its type."""
         return _TYPES.get(self, SetType.ADDRESS_PORT)
 
 
@@ -78,12 +78,11 @@ UNMASQUERADED = {
     IpSet.NODE_PORT_LOCAL_UDP: IpSet.NODE_PORT_UDP,
     IpSet.NODE_PORT_LOCAL_SCTP: IpSet.NODE_PORT_SCTP,
 }
-"""Sets whose members keep their clients' addresses, and the set that holds all of the kind (or, of external
-IPs, the others)."""
+"""Sets whose members are not masqueraded, each with the set of all members of the kind (of external IPs: of the others)."""
 
 
 def set_name(which: IpSet, family: Family) -> str:
-    """The name in the kernel, which takes 31 characters."""
+    """The name in the kernel, at most 31 characters."""
     prefix = "KUBE-6-" if family is Family.IPV6 else "KUBE-"
     return (prefix + which.value)[:_LONGEST_SET_NAME]
 

@@ -1,4 +1,4 @@
-"""What ipvs mode programs, as typed values: virtual servers, members of ipsets, iptables rules.
+"""Typed values of ipvs mode: virtual servers, members of ipsets, iptables rules.
 
 ``str()`` of a match or a target is its text for ``iptables-restore``, given that its ipsets are named in
 `InSet` already.  Pure.
@@ -29,7 +29,7 @@ destinations that take no new connections, the third lets them look at the sourc
 
 @dataclass(frozen=True, slots=True)
 class AddressKey:
-    """A virtual server known by address, port and protocol."""
+    """Key of a virtual server by address, port and protocol."""
 
     address: Address
     port: int
@@ -41,7 +41,7 @@ class AddressKey:
 
 @dataclass(frozen=True, slots=True)
 class MarkKey:
-    """A virtual server for all packets with this mark, whatever they ask for."""
+    """Key of a virtual server for all packets with this mark, whatever their destination."""
 
     mark: int
 
@@ -54,7 +54,7 @@ Key = AddressKey | MarkKey
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """How a virtual server chooses; ``persistence`` is in seconds, None for none."""
+    """Scheduling of a virtual server; ``persistence`` is in seconds, None for none."""
 
     scheduler: str
     flags: int = 0
@@ -81,7 +81,7 @@ class Member:
 
     @property
     def element(self) -> str:
-        """Without its options: what identifies it."""
+        """The member without its options: what identifies it in the set."""
         return self.text.partition(" ")[0]
 
 
@@ -90,7 +90,7 @@ def _socket(address: Address, port: int) -> str:
 
 
 class State(enum.Enum):
-    """What conntrack knows of a packet's connection."""
+    """Conntrack state of a packet's connection."""
 
     NEW = "NEW"
     KNOWN = "RELATED,ESTABLISHED"

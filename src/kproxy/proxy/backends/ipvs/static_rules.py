@@ -1,15 +1,15 @@
-"""The iptables chains, of constant size whatever Services there are: their members are in ipsets.
+"""iptables chains of ipvs mode; their size does not depend on Services, whose addresses are members of ipsets.
 
 The way of a packet from elsewhere::
 
-    mangle PREROUTING  silence where no local endpoint may answer; a mark for who may take the shortcut
-    nat PREROUTING     a mark for what is to be masqueraded
-    filter INPUT       invalid segments; source ranges; a refusal for ports that nobody serves
+    mangle PREROUTING  drops where policy Local finds no local endpoint; marks senders that may take the shortcut
+    nat PREROUTING     marks packets to be masqueraded
+    filter INPUT       drops invalid segments; source ranges; rejects ports that no Service has
     IPVS               chooses and rewrites the destination
     nat POSTROUTING    masquerades
 
-A packet of the node itself meets IPVS in OUTPUT, after mangle and nat but before filter; so mangle does for it
-what filter does for others, and the chain that kube-proxy has for it in filter is kept empty.  Pure.
+A packet of the node itself reaches IPVS in OUTPUT, after mangle and nat but before filter; so mangle does for it
+what filter does for others, and the chain that kube-proxy has for it in filter stays empty.  Pure.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ _NEW = Conntrack(State.NEW)
 _LOOPBACK = {Family.IPV4: ip_network("127.0.0.0/8"), Family.IPV6: ip_network("::1/128")}
 
 SHORTCUT_MARK, SHORTCUT_MASK = 0x4B00_0000, 0xFF00_0000
-"""How marks of shortcuts begin; the other bits are the service port's."""
+"""Prefix of marks of shortcuts, and its mask; the other bits are the service port's number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What configuration and machine decide.
+    """Options of the chains, from the configuration and this machine.
 
     Clauses ``masquerade.foreign-mark-bits.kept``, ``masquerade.source-ports.redrawn``,
     ``conntrack.invalid-not-leaked``.
 
-    ``drop_invalid_input``: invalid segments from elsewhere do not reach the node's own processes.
+    ``drop_invalid_input``: drop invalid segments from other hosts to the node's own processes.
     """
 
     masquerade_mark: int = 0x4000
@@ -75,7 +75,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class ChainContext:
-    """What the chains depend on; ``cluster_ip_masquerade``: whose packets to cluster IPs are masqueraded."""
+    """Input of the chains; ``cluster_ip_masquerade``: whose packets to cluster IPs are masqueraded."""
 
     family: Family
     detector: LocalDetector
@@ -159,7 +159,7 @@ class _ChainBuilder:
         return self._in(which, "dst,dst")
 
     def _traffic_policy(self) -> tuple[Rule, ...]:
-        """The node and its pods are not bound by external policy Local: they go on past the silence."""
+        """Drops of policy Local; the node and its pods, which the external policy does not bind, skip the external one."""
         shortcut = self._to(IpSet.SHORTCUT)
         senders = [(SourceIsLocal(),), *([pods] if (pods := _from_pods(self._context.detector)) else [])]
         return (
@@ -193,7 +193,7 @@ class _ChainBuilder:
         )
 
     def _cluster_ips(self) -> tuple[Rule, ...]:
-        """The node itself sends from the address it sends to, which no other node can answer.
+        """Masquerade of packets to cluster IPs, and of the node's own, whose source is the cluster IP itself.
 
         Clause ``masquerade.cluster-ip.no-detector.host.either``.
         """
@@ -220,7 +220,7 @@ class _ChainBuilder:
         return tuple(rules)
 
     def _postrouting(self) -> tuple[Rule, ...]:
-        """Hairpins; shortcuts of the node; what was marked."""
+        """Masquerade of hairpins, of the node's packets through shortcuts, and of marked packets."""
         options = self._options
         masquerade, mark = Masquerade(options.random_fully), options.masquerade_mark
         comment = "Kubernetes endpoints dst ip:port, source ip for solving hairpin purpose"
@@ -243,7 +243,7 @@ class _ChainBuilder:
         )
 
     def _invalid(self) -> tuple[Rule, ...]:
-        """What conntrack finds invalid IPVS translates, masquerading does not: the node's own processes would answer it.
+        """Drop of invalid segments: IPVS translates them, masquerading does not, and the node's processes would reply.
 
         https://github.com/kubernetes/kubernetes/issues/117924
         """

@@ -1,7 +1,7 @@
-"""Keeps one family's kernel in step with the plan, by a picture of what it holds.
+"""Applies plans to one family's IPVS, ipsets, chains and device, as a difference to the cached state of the kernel.
 
-The picture is believed; after any failure it is given up, and the next `IpvsKernel.apply` reads it from the
-kernel again and corrects all that differs.
+After any failure the cache is discarded, and the next `IpvsKernel.apply` reads it from the kernel again and corrects
+all that differs.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from kproxy.proxy.daemon.config.configuration import Configuration
 from kproxy.proxy.plan import Plan
 
 SERVERS_PER_CHECK = 256
-"""Of so many virtual servers each look lists the destinations."""
+"""Virtual servers whose destinations one check lists."""
 
 _NODE_PORTS = {
     Protocol.TCP: IpSet.NODE_PORT_TCP,
@@ -94,7 +94,7 @@ class IpvsKernel:
     """One family's ipvs mode in the network namespace this runs in."""
 
     def __init__(self, family: Family, configuration: IpvsSettings) -> None:
-        """Check what the kernel can do and set it up; `HostError` when it cannot serve."""
+        """Check the kernel and set it up; raises `HostError` if it cannot serve."""
         self._family, self._configuration = family, configuration
         tools = find_tools(family)
         self._chains = IptablesChains(tools)
@@ -114,7 +114,7 @@ class IpvsKernel:
         self._looked = 0
 
     def apply(self, plan: Plan) -> Applied:
-        """Make the kernel do what the plan says; `HostError` when it does not, and then nothing is believed."""
+        """Apply a plan; raises `HostError`, and the next call then reads the kernel's state again."""
         started, sent = time.monotonic(), self._ipvs.sent
         believed, self._last_applied = self._last_applied, None
         if believed is None:
@@ -133,22 +133,23 @@ class IpvsKernel:
         return _applied(believed is None, todo, self._ipvs.sent - sent, time.monotonic() - started)
 
     def close(self) -> None:
-        """Close the socket; nothing else may be called any more."""
+        """Close the socket; no other method may be called afterwards."""
         self._ipvs.close()
 
     def refresh_options(self) -> bool:
-        """Read again what this machine decides; whether that changed, and the chains are to be written again."""
+        """Read the options that depend on this machine again; True if they changed, then the chains must be written again."""
         known, self._options = self._options, replace(self._options, drop_invalid_input=invalid_drops().input)
         return self._options != known
 
     def forget(self) -> None:
-        """Believe nothing of the kernel any more: the next `apply` reads it and corrects what differs."""
+        """Discard the cached state: the next `apply` reads it from the kernel and corrects what differs."""
         self._last_applied = None
 
     def find_drift(self, *, thorough: bool = True) -> tuple[str, ...]:
-        """What somebody took away, or what is new on the node, since the last `apply`; empty before it.
+        """Objects removed by other processes, and new node addresses, since the last `apply`; empty before it.
 
-        Destinations are looked at in turns.  What has drained is removed meanwhile (``ipvs.graceful``).
+        Each call checks the destinations of `SERVERS_PER_CHECK` virtual servers, in turn, and removes drained
+        destinations (``ipvs.graceful``).
         """
         if self._last_applied is None or not thorough:
             return ()
@@ -176,7 +177,7 @@ class IpvsKernel:
         ipsets.create_missing_sets(self._family)
 
     def _context(self, plan: Plan) -> Context:
-        """Node ports: neither on loopback nor on link-local addresses (``ds.v6-specials``)."""
+        """Common input of service ports; node ports are neither on loopback nor on link-local addresses (``ds.v6-specials``)."""
         allowed = plan.node_ports.addresses
         accepting = (
             address
@@ -189,7 +190,7 @@ class IpvsKernel:
         )
 
     def _read(self, desired: DesiredState) -> KernelState:
-        """What the kernel holds of ours, and of what is to be ours."""
+        """Our objects in the kernel, and those with the keys of desired ones, read now."""
         members = ipsets.read_members(self._family)
         bound = list_addresses(self._family, DEVICE).device
         wanted = desired.virtuals().keys()
@@ -253,9 +254,9 @@ class IpvsKernel:
 
 
 class _Ownership:
-    """Which virtual servers of the kernel are ours: left by an earlier run, of this proxy or of kube-proxy.
+    """Ownership of the kernel's virtual servers: left by an earlier run of this proxy or of kube-proxy.
 
-    Those on addresses of our device, those on node addresses at ports that our sets know as node ports, and
+    Ours are those on addresses of our device, those on node addresses at ports that our sets have as node ports, and
     those by a mark like ours; never one inside ``excluded`` (``ipvs.exclude``).
     """
 
@@ -272,7 +273,7 @@ class _Ownership:
         self._excluded = excluded
 
     def has(self, key: Key) -> bool:
-        """Whether it is ours."""
+        """True if the virtual server is ours."""
         if isinstance(key, MarkKey):
             return key.mark & self._mask == self._prefix
         if any(key.address in network for network in self._excluded):
@@ -312,22 +313,22 @@ def _applied(rewritten: bool, done: Transaction, messages: int, seconds: float) 
 
 
 def prepare_ipvs(config: Configuration) -> None:
-    """Load the scheduler and set sysctls; `HostError` where ipvs mode cannot work."""
+    """Load the scheduler and set sysctls; raises `HostError` if ipvs mode cannot work."""
     check_kernel(Family.IPV4, config.ipvs.scheduler or "rr")
     machine.set_sysctls(strict_arp=config.ipvs.strict_arp)
 
 
 def check_kernel(family: Family, scheduler: str) -> None:
-    """`HostError` when ipvs mode cannot work here."""
+    """Raise `HostError` if ipvs mode cannot work on this machine."""
     find_tools(family)
     with Ipvs() as ipvs:
         machine.check_scheduler(ipvs, scheduler, family)
 
 
 def remove_ipvs_objects(family: Family, masquerade_bit: int = 14) -> None:
-    """Remove what ipvs mode, ours or kube-proxy's, left in one family; foreign virtual servers stay.
+    """Remove the objects of ipvs mode, ours or kube-proxy's, in one family; foreign virtual servers stay.
 
-    Chains that other modes have too stay.  Does nothing, and loads no module, where there is nothing.
+    Chains that other modes have too stay.  Has no effect, and loads no module, where there are none.
     """
     if not device.device_exists() and not any(set_name(which, family) in _ipvs_in_use() for which in IpSet):
         return

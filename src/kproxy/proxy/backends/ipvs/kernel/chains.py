@@ -1,4 +1,4 @@
-"""The iptables chains of one family, by the tools.  They are few and of constant size: always written whole.
+"""Writer of one family's iptables chains, by the tools.  They are few and of constant size: always written whole.
 
 All failures are `kproxy.linux.host.HostError`.
 """
@@ -30,14 +30,14 @@ OWN_CHAINS: Mapping[Table, tuple[str, ...]] = {
         names.SOURCE_RANGES_FIREWALL,
     ),
 }
-"""The chains that no other mode has."""
+"""Chains that only ipvs mode has."""
 
 _REFERRING: Mapping[Table, tuple[str, ...]] = {
     Table.MANGLE: ("PREROUTING", "OUTPUT"),
     Table.NAT: (names.SERVICES, names.POSTROUTING),
     Table.FILTER: ("INPUT", "FORWARD", "OUTPUT", names.PROXY_FIREWALL),
 }
-"""Chains that are not this mode's alone, with rules that refer to its chains and sets."""
+"""Chains that ipvs mode shares with others, and in which rules refer to its chains and sets."""
 
 _FIREWALL_JUMP = f'"kube-proxy firewall rules" -j {names.PROXY_FIREWALL}'
 """A jump of this mode to a chain that iptables mode has too, under another comment."""
@@ -50,7 +50,7 @@ class IptablesChains:
     tools: Tools
 
     def write(self, ruleset: Ruleset) -> None:
-        """Write all chains, then see to the jumps."""
+        """Write all chains, then the missing jumps."""
         self.tools.restore(chain_blocks(ruleset))
         missing = {(hook.table, hook.chain) for hook in self.missing_hooks(ruleset.hooks)}
         if missing:
@@ -58,7 +58,7 @@ class IptablesChains:
             self.tools.restore(self._hookchain_blocks(hooks))
 
     def missing_hooks(self, hooks: Sequence[HookRule]) -> list[HookRule]:
-        """The jumps that are not there; one run of the tool for each builtin chain."""
+        """Jumps that do not exist; runs the tool once for each builtin chain."""
         places = dict.fromkeys((hook.table, hook.chain) for hook in hooks)
         there = {place: self._rules(*place) for place in places}
         return [hook for hook in hooks if f"-A {hook.chain} {hook.rule}" not in there[hook.table, hook.chain]]
@@ -88,7 +88,7 @@ class IptablesChains:
             raise
 
     def _hookchain_blocks(self, hooks: list[HookRule]) -> list[Block]:
-        """When one is missing, all of a chain go to its top again, for their order matters."""
+        """Blocks that insert all jumps of a builtin chain at its top if one is missing, since their order matters."""
         lines: dict[Table, list[str]] = {}
         places: dict[tuple[Table, str], int] = {}
         absent = self.missing_hooks(hooks)
@@ -116,7 +116,7 @@ def chain_blocks(ruleset: Ruleset) -> list[Block]:
 
 
 def _refers_to_ours(rule: str, table: Table) -> bool:
-    """Whether a listed rule needs something that only this mode has."""
+    """True if a listed rule refers to a chain or set that only ipvs mode has."""
     if not rule.startswith("-A"):
         return False
     target = rule.rpartition(" ")[2]

@@ -1,4 +1,4 @@
-"""The device that makes service addresses local: kube-ipvs0, of kind dummy, down, without ARP (``ipvs.dummy``).
+"""Device kube-ipvs0, which makes service addresses local: of kind dummy, down, without ARP (``ipvs.dummy``).
 
 All failures are `kproxy.linux.host.HostError`.
 """
@@ -26,7 +26,7 @@ _AF = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
 
 
 def create_device() -> None:
-    """Make the device unless it is there."""
+    """Create the device unless it exists."""
     kind = nested(_IFLA_LINKINFO, attribute(_INFO_KIND, b"dummy\0"))
     body = _LINK_HEADER.pack(0, 0, 0, 0, 0) + attribute(_IFLA_NAME, DEVICE.encode() + b"\0") + kind
     with Netlink(socket.NETLINK_ROUTE) as netlink:
@@ -39,7 +39,7 @@ def create_device() -> None:
 
 
 def delete_device() -> None:
-    """Remove the device with all its addresses, if it is there."""
+    """Remove the device with all its addresses, if it exists."""
     body = _LINK_HEADER.pack(0, 0, 0, 0, 0) + attribute(_IFLA_NAME, DEVICE.encode() + b"\0")
     with Netlink(socket.NETLINK_ROUTE) as netlink:
         (number,) = netlink.send_all([(_DELETE_LINK, NetlinkFlag(0), body)])
@@ -48,17 +48,17 @@ def delete_device() -> None:
 
 
 def add_addresses(addresses: Sequence[Address]) -> None:
-    """Add addresses to the device; those that are there already stay."""
+    """Add addresses to the device; existing ones stay."""
     _change(_NEW_ADDRESS, NetlinkFlag.CREATE | NetlinkFlag.EXCL, addresses, {0, errno.EEXIST})
 
 
 def remove_addresses(addresses: Sequence[Address]) -> None:
-    """Take addresses from the device."""
+    """Remove addresses from the device."""
     _change(_DELETE_ADDRESS, NetlinkFlag(0), addresses, {0, errno.EADDRNOTAVAIL})
 
 
 def device_exists() -> bool:
-    """Whether the device is there."""
+    """True if the device exists."""
     with Netlink(socket.NETLINK_ROUTE) as netlink:
         return netlink.interface_index(DEVICE) is not None
 

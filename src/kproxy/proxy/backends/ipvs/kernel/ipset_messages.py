@@ -1,7 +1,7 @@
 """Members of ipsets as netlink messages (linux/netfilter/ipset/ip_set.h).
 
-One message a member; a process of the ``ipset`` tool costs ten times as much as all else that an endpoint change
-needs.  Nothing here has effects.
+One message for each member; a process of the ``ipset`` tool costs ten times as much as all else in an endpoint change.
+Pure.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _AF_INET = 2
 def encode_member(member: Member, family: Family, *, add: bool) -> NetlinkRequest:
     """Type, flags and body of the message that adds or removes a member.
 
-    Without ``NLM_F_EXCL`` the kernel takes what is so already for done.
+    Without ``NLM_F_EXCL`` an addition or removal that is done already succeeds.
     """
     element, *options = member.text.split(" ") if add else [member.element]
     data = nested(_DATA, *_element(member.set.type, element), *_options(options))
@@ -54,7 +54,7 @@ def _element(kind: SetType, text: str) -> list[bytes]:
 
 
 def _options(tokens: list[str]) -> list[bytes]:
-    """``skbmark VALUE/MASK``, or nothing."""
+    """Attributes of a member's options: those of ``skbmark VALUE/MASK``, or none."""
     if not tokens:
         return []
     value, _, mask = tokens[1].partition("/")
@@ -66,6 +66,6 @@ def _port(text: str) -> bytes:
 
 
 def _address(kind: int, address: Address) -> bytes:
-    """The inner attribute's number is 1 for IPv4, 2 for IPv6."""
+    """Attribute of an address; the inner attribute's number is 1 for IPv4, 2 for IPv6."""
     which = 1 if address.version == 4 else 2
     return nested(kind, attribute(which | _NETWORK_ORDER, address.packed))

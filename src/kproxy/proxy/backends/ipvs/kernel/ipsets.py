@@ -17,8 +17,9 @@ from kproxy.proxy.backends.ipvs.names import OWN_SETS, IpSet, SetType, set_name
 from kproxy.proxy.backends.ipvs.rules import Member
 
 _MOST_MEMBERS, _MOST_MEMBERS_OF_OURS = 1 << 16, 1 << 20
-"""Sets that kube-proxy has too are made with its limit: the kernel takes a set of the same name with another for a
-stranger, and neither proxy could follow the other."""
+"""Size limits of sets: kube-proxy's for those that it has too, and that of `OWN_SETS`.
+
+The kernel refuses to create an existing set with another limit, so neither proxy could take over from the other."""
 
 _FIRST_OF_IPSET, _FULL = 4096, 4352
 
@@ -26,12 +27,12 @@ _FAMILY = {Family.IPV4: "inet", Family.IPV6: "inet6"}
 
 
 def create_missing_sets(family: Family) -> None:
-    """Make those sets that are not there."""
+    """Create missing sets."""
     _restore("".join(f"create {set_name(which, family)} {_creation(which, family)}\n" for which in IpSet))
 
 
 def change_members(members: ChangeMembers) -> None:
-    """Remove and add members; what is so already is no failure."""
+    """Remove and add members; one that is removed or added already is no failure."""
     changes = [(member, False) for member in members.removed] + [(member, True) for member in members.added]
     with Netlink(NETLINK_NETFILTER) as netlink:
         results = netlink.send_all(
@@ -44,14 +45,14 @@ def change_members(members: ChangeMembers) -> None:
 
 
 def _format_errno(number: int) -> str:
-    """Ipset's own errors begin at 4096, those of a type at 4352; its first is that a hash is full."""
+    """Text of an errno: ipset's own begin at 4096, those of a set type at 4352, the first of which is a full hash."""
     if number == _FULL:
         return "the set is full"
     return os.strerror(number) if number < _FIRST_OF_IPSET else f"ipset error {number}"
 
 
 def read_members(family: Family) -> set[Member]:
-    """All members of our sets; empty where there are no sets."""
+    """All members of our sets; empty if there are no sets."""
     by_name = {set_name(which, family): which for which in IpSet}
     found = set()
     for line in host.run_tool(("ipset", "save")).splitlines():
@@ -62,12 +63,12 @@ def read_members(family: Family) -> set[Member]:
 
 
 def list_set_names() -> frozenset[str]:
-    """The names of all sets there are."""
+    """The names of all existing sets."""
     return frozenset(host.run_tool(("ipset", "list", "-name")).split())
 
 
 def destroy_sets(family: Family) -> None:
-    """Destroy our sets; nothing may refer to them any more."""
+    """Destroy our sets; no rule may refer to them."""
     there = list_set_names()
     names = [name for which in IpSet if (name := set_name(which, family)) in there]
     if names:

@@ -1,6 +1,6 @@
-"""IPVS's messages as bytes, and back (linux/ip_vs.h, generic netlink family IPVS, version 1).  Pure.
+"""Codec of IPVS's messages (linux/ip_vs.h, generic netlink family IPVS, version 1).  Pure.
 
-A codec of our own since the general library costs a quarter of a second to import and hides three traps:
+No general library, since it costs a quarter of a second to import and hides three traps:
 flags are a value *and* a mask, the netmask of an IPv6 virtual server is a prefix length in the machine's byte
 order, and NAT is forwarding method 0, which a destination must name together with all its other numbers.
 """
@@ -33,7 +33,7 @@ _FAMILY, _PROTOCOL, _ADDRESS, _PORT, _MARK, _SCHEDULER, _FLAGS, _TIMEOUT, _NETMA
 _D_ADDRESS, _D_PORT, _D_METHOD, _D_WEIGHT, _D_UPPER, _D_LOWER, _D_ACTIVE, _D_INACTIVE = range(1, 9)
 _D_FAMILY = 11
 _HASHED = 0x2
-"""A flag the kernel adds by itself."""
+"""IP_VS_SVC_F_HASHED, a flag that the kernel adds by itself."""
 
 _AF = {Family.IPV4: 2, Family.IPV6: 10}
 _FAMILIES = {number: family for family, number in _AF.items()}
@@ -45,7 +45,7 @@ _u16, _u32, _be16 = struct.Struct("=H"), struct.Struct("=I"), struct.Struct(">H"
 
 
 class ListedServer(NamedTuple):
-    """A virtual server the kernel has."""
+    """A virtual server in the kernel."""
 
     family: Family
     key: Key
@@ -53,7 +53,7 @@ class ListedServer(NamedTuple):
 
 
 class ListedDestination(NamedTuple):
-    """A destination the kernel has; ``connections`` are active and inactive ones."""
+    """A destination in the kernel; ``connections``: number of active and inactive ones."""
 
     destination: Destination
     weight: int
@@ -66,7 +66,7 @@ def generic_netlink_message(command: int, *parts: bytes) -> bytes:
 
 
 def encode_command(request: IpvsCommand, family: Family) -> tuple[NetlinkFlag, bytes]:
-    """An order as extra flags and body."""
+    """A command as additional netlink flags and body."""
     match request:
         case SetServer(key, server, new):
             parts = nested(_SERVICE, *_key(key, family), *_server(server, family))
@@ -89,7 +89,7 @@ def encode_command(request: IpvsCommand, family: Family) -> tuple[NetlinkFlag, b
 
 
 def encode_timeouts(tcp: int, tcp_fin: int, udp: int) -> bytes:
-    """The body that sets the timeouts, in seconds; 0 leaves one as it is."""
+    """Body that sets the timeouts, in seconds; 0 leaves one unchanged."""
     values = {_TIMEOUT_TCP: tcp, _TIMEOUT_TCP_FIN: tcp_fin, _TIMEOUT_UDP: udp}
     return generic_netlink_message(
         SET_CONFIG, *(attribute(kind, _u32.pack(seconds)) for kind, seconds in values.items())
@@ -97,12 +97,12 @@ def encode_timeouts(tcp: int, tcp_fin: int, udp: int) -> bytes:
 
 
 def encode_destinations_query(key: Key, family: Family) -> bytes:
-    """The body that asks for a virtual server's destinations."""
+    """Body of the query for a virtual server's destinations."""
     return generic_netlink_message(GET_DESTINATION, nested(_SERVICE, *_key(key, family)))
 
 
 def decode_server(payload: memoryview) -> ListedServer | None:
-    """A virtual server out of an answer; None when it is of a kind we do not make."""
+    """Virtual server in a reply; None if it is of a kind that this proxy does not create."""
     values = attributes(attributes(payload[HEADER_SIZE:])[_SERVICE])
     family = _FAMILIES.get(_number(values, _FAMILY, _u16))
     if family is None:
@@ -122,7 +122,7 @@ def decode_server(payload: memoryview) -> ListedServer | None:
 
 
 def decode_destination(payload: memoryview, family: Family) -> ListedDestination:
-    """A destination out of an answer."""
+    """Destination in a reply."""
     values = attributes(attributes(payload[HEADER_SIZE:])[_DESTINATION])
     destination = Destination(_address(values[_D_ADDRESS], family), _number(values, _D_PORT, _be16))
     connections = _number(values, _D_ACTIVE, _u32) + _number(values, _D_INACTIVE, _u32)

@@ -1,4 +1,4 @@
-"""The kernel's IPVS: give orders, read what there is.  All failures are `kproxy.linux.host.HostError`."""
+"""Netlink socket of IPVS: sends commands and lists objects.  All failures are `kproxy.linux.host.HostError`."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _FIND_FAMILY, _FAMILY_ID, _FAMILY_NAME = 3, 1, 2
 
 
 class Ipvs(Netlink):
-    """The IPVS of this network namespace.  ``sent`` counts messages."""
+    """Socket to the IPVS of this network namespace.  ``sent`` counts messages."""
 
     def __init__(self) -> None:
-        """Open the socket; the kernel loads its module if it has it as one."""
+        """Open the socket; the kernel loads its IPVS module if needed."""
         super().__init__(_GENERIC)
         self.sent = 0
         self._kind = self._find()
@@ -38,7 +38,7 @@ class Ipvs(Netlink):
         self._socket.close()
 
     def send(self, commands: Sequence[IpvsCommand], family: Family) -> None:
-        """Give orders; what is there already, or gone already, is no failure."""
+        """Send commands; an object that exists or is removed already is no failure."""
         messages = [(self._kind, *ipvs_messages.encode_command(order, family)) for order in commands]
         self.sent += len(messages)
         again: list[IpvsCommand] = []
@@ -60,7 +60,7 @@ class Ipvs(Netlink):
         self._send_one("set the timeouts of IPVS", ipvs_messages.encode_timeouts(tcp, tcp_fin, udp))
 
     def servers(self, family: Family) -> list[ListedServer]:
-        """All virtual servers of the family, whoever made them."""
+        """All virtual servers of the family, those of other programs too."""
         self.sent += 1
         answers = self.dump(self._kind, ipvs_messages.generic_netlink_message(ipvs_messages.GET_SERVICE))
         return [
@@ -94,7 +94,7 @@ class Ipvs(Netlink):
 
 
 def has_scheduler(ipvs: Ipvs, probe: Iterable[IpvsCommand], family: Family) -> bool:
-    """Whether orders that use a scheduler are accepted."""
+    """True if the kernel accepts commands that use a scheduler."""
     try:
         ipvs.send(tuple(probe), family)
     except HostError as error:

@@ -1,4 +1,4 @@
-"""What this machine decides, and what ipvs mode sets on it: kernel settings, schedulers.
+"""Machine settings of ipvs mode: sysctls that it sets, and schedulers and options that the kernel determines.
 
 All failures are `kproxy.linux.host.HostError`.
 """
@@ -28,14 +28,14 @@ _SETTINGS = {
 _STRICT_ARP = {"net/ipv4/conf/all/arp_ignore": "1", "net/ipv4/conf/all/arp_announce": "2"}
 _CONN_REUSE_MODE = "net/ipv4/vs/conn_reuse_mode"
 _REUSE_DELAYED = ((4, 1), (5, 9))
-"""Kernels that delay a reused connection by a second unless told not to reschedule it."""
+"""Kernel versions, from and below, that delay a reused connection by a second unless conn_reuse_mode is 0."""
 
 _PROBE = {Family.IPV4: ip_address("198.51.100.0"), Family.IPV6: ip_address("2001:db8::")}
 _PROBE_PORT = 20000
 
 
 def set_sysctls(*, strict_arp: bool) -> None:
-    """``ipvs.sysctls``, ``ipvs.strict-arp``."""
+    """Set the sysctls of ipvs mode (``ipvs.sysctls``, ``ipvs.strict-arp``)."""
     wanted = _SETTINGS | (_STRICT_ARP if strict_arp else {})
     for name, value in wanted.items():
         host.write_sysctl(name, value)
@@ -45,19 +45,22 @@ def set_sysctls(*, strict_arp: bool) -> None:
 
 
 def machine_options(masquerade_bit: int, *, random_fully: bool) -> Options:
-    """``conntrack.invalid-not-leaked``, ``masquerade.source-ports.redrawn``, read now."""
+    """Options that depend on this machine, read now.
+
+    Clauses ``conntrack.invalid-not-leaked``, ``masquerade.source-ports.redrawn``.
+    """
     return Options(1 << masquerade_bit, random_fully=random_fully, drop_invalid_input=invalid_drops().input)
 
 
 def check_scheduler(ipvs: Ipvs, scheduler: str, family: Family) -> None:
-    """`HostError` UNSUPPORTED when this kernel does not have it (``ipvs.schedulers``)."""
+    """Raise `HostError` UNSUPPORTED if this kernel does not have the scheduler (``ipvs.schedulers``)."""
     if not _works(ipvs, scheduler, family):
         fix = f"this kernel does not have it (modprobe ip_vs_{scheduler})"
         raise HostError(f"IPVS scheduler {scheduler}", fix, Reason.UNSUPPORTED)
 
 
 def sticky_scheduler(ipvs: Ipvs, family: Family) -> str:
-    """The best scheduler by client address that this kernel has; the last of all where it has none."""
+    """The best scheduler by client address that this kernel has; the last of the list if it has none."""
     return next((name for name in STICKY_SCHEDULERS if _works(ipvs, name, family)), STICKY_SCHEDULERS[-1])
 
 
