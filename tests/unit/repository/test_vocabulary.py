@@ -35,7 +35,6 @@ RIDDLES = {"What", "Whether"}
 NOT_YET = (
     "conformance/testbeds/simulator/",
     "linux/netfilter/",
-    "proxy/backends/nftables/",
     "tools/reference/",
     "tools/trace/",
 )

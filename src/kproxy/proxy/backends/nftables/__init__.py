@@ -1,1 +1,1 @@
-"""nftables mode: a ruleset of constant size, everything that grows kept in map and set elements."""
+"""nftables mode: rules of constant number; Services and endpoints are elements of maps and sets."""

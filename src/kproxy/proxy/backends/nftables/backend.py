@@ -34,7 +34,7 @@ class _Nftables(CommonBackend):
         return NftablesKernel(family, machine_options(config.nftables.masquerade_bit))
 
     def remove_leftovers(self, family: Family, running: str | None) -> tuple[HostError, ...]:
-        """Nothing where the kernel cannot have a table."""
+        """Remove the mode's table; no effect on a kernel without nf_tables."""
         from kproxy.linux.host import Reason  # noqa: PLC0415
         from kproxy.proxy.backends.nftables.kernel import remove_table  # noqa: PLC0415
 

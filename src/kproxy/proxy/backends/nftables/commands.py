@@ -1,6 +1,6 @@
-"""What can be said to nftables about our table, as values; a sequence of them is one transaction.  Pure.
+"""Commands to nf_tables about our table, as values; a sequence of them is one transaction.  Pure.
 
-The kernel does all of a transaction or nothing, and no packet sees half of it.
+The kernel applies all of a transaction or nothing, and no packet sees half of it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _ELEMENTS_PER_LINE = 256
 
 @dataclass(frozen=True, slots=True)
 class AddTable:
-    """Make sure the table exists."""
+    """Create the table unless it exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteTable:
-    """Remove the table with all that is in it; it must exist."""
+    """Remove the table with its contents; it must exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +73,14 @@ class FlushChain:
 
 @dataclass(frozen=True, slots=True)
 class DeleteChain:
-    """Remove an empty chain that nothing leads to."""
+    """Remove an empty chain to which nothing refers."""
 
     name: ChainName
 
 
 @dataclass(frozen=True, slots=True)
 class AddElements:
-    """Put new elements in a set or map.  ``timeouts``: milliseconds that each stays, in a set that rules fill."""
+    """Add elements to a set or map.  ``timeouts``: of each in milliseconds, in a set that rules fill."""
 
     collection: Collection
     elements: tuple[tuple[ElementKey, Value], ...]
@@ -89,7 +89,7 @@ class AddElements:
 
 @dataclass(frozen=True, slots=True)
 class DeleteElements:
-    """Take elements out of a set or map; they must be there."""
+    """Remove elements from a set or map; they must exist."""
 
     collection: Collection
     elements: tuple[tuple[ElementKey, Value], ...]
@@ -110,7 +110,7 @@ Command = (
 
 
 def format_command(command: Command, renderer: Renderer) -> Iterator[str]:
-    """The command as ``nft -f`` takes it."""
+    """The command as text for ``nft -f``."""
     table = f"{renderer.family_keyword} {TABLE}"
     match command:
         case AddTable():

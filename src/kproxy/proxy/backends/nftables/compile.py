@@ -1,8 +1,8 @@
-"""What one service port puts into the maps: ServicePlan in, elements out.
+"""Compiler of one service port to map elements: ServicePlan in, elements out.
 
-A frontend has an element in the map that says how many endpoints it has (a verdict, ``goto one-of-3``), and one for
-each endpoint under the frontend and a number.  The chain ``one-of-3`` draws a number below three and looks both up
-together.  So endpoints are elements, and only *counts* of endpoints are chains.  Pure.
+A frontend has one element in the map of frontends, whose verdict is for its number of endpoints (``goto one-of-3``), and
+one for each endpoint, with frontend and number as key.  The chain ``one-of-3`` draws a number below three and looks up
+frontend and number together.  So endpoints are elements, and only *counts* of endpoints are chains.  Pure.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Places = dict[PoolScope, tuple[PoolEndpoint, ...]]
 
 
 class Element(NamedTuple):
-    """One element, and where it belongs."""
+    """One element, and its set or map."""
 
     collection: CollectionName
     key: ElementKey
@@ -54,7 +54,7 @@ class Element(NamedTuple):
 
 
 class CountChain(NamedTuple):
-    """A chain that picks one of two or more endpoints (that for one is always there); services share it."""
+    """A chain that picks one of two or more endpoints (that for one always exists); Services share it."""
 
     maps: FrontendMaps
     pool_role: PoolRole
@@ -67,7 +67,7 @@ class CountChain(NamedTuple):
 
 
 Shared = Element | CountChain
-"""What several service ports may need at once: it stays as long as one of them does."""
+"""Object that several service ports may need; it stays as long as one of them does."""
 
 
 def service_elements(service: ServicePlan, places: Places) -> Iterator[Element]:
@@ -77,7 +77,7 @@ def service_elements(service: ServicePlan, places: Places) -> Iterator[Element]:
 
 
 def shared_objects(service: ServicePlan, places: Places) -> Iterator[Shared]:
-    """What it needs and others may need too; nothing twice."""
+    """Objects that the service port needs and others may need too, each once."""
     internal = {f.address for f in service.frontends if f.exposure is Exposure.CLUSTER_IP and f.address}
     for address in internal:
         yield Element(names.CLUSTER_IPS, (address,))
@@ -97,7 +97,7 @@ def affinity_chains(service: ServicePlan, places: Places) -> tuple[Chain, ...]:
 
     No expression of nft can tell which endpoint a map has chosen, so each endpoint has a chain that remembers its
     clients (ADR 10).  All frontends share them (``affinity.scope.per-port``), each policy sees its own endpoints only
-    (``affinity.within-policy``), and clients of an endpoint that has gone are free at once
+    (``affinity.within-policy``), and clients of a removed endpoint can be sent to another at once
     (``affinity.endpoint-gone.moves-at-once``).
     """
     if service.affinity_seconds is None:
@@ -119,7 +119,7 @@ def used_pools(service: ServicePlan) -> dict[PoolScope, Pool]:
 def assign_numbers(
     before: Sequence[PoolEndpoint], wanted: Sequence[PoolEndpoint]
 ) -> tuple[PoolEndpoint, ...]:
-    """The wanted endpoints numbered without gaps, with as few as may be at another place than before."""
+    """``wanted`` in an order in which endpoints keep their index in ``before`` if possible: fewer elements change."""
     stay = set(wanted)
     kept = [endpoint if endpoint in stay else None for endpoint in before[: len(wanted)]]
     placed = set(kept)
@@ -148,7 +148,7 @@ def _frontend_elements(service: ServicePlan, frontend: Frontend, places: Places)
 
 
 def _pools(frontend: Frontend) -> Iterator[tuple[PoolRole, Pool]]:
-    """The pools with endpoints, and when each is used."""
+    """The pools with endpoints, each with its role."""
     if frontend.pool.endpoints:
         yield PoolRole.POOL, frontend.pool
     if frontend.shortcut is not None and frontend.shortcut.endpoints:
@@ -162,7 +162,7 @@ def _picking_chain(service: ServicePlan, way: FrontendMaps, choice: PoolRole, po
 
 
 def _policy(frontend: Frontend, way: FrontendMaps) -> str | None:
-    """The chain between the frontend and its pools; none for a cluster IP, nor where nothing can answer."""
+    """The chain between the frontend and its pools; None for a cluster IP, and without endpoints."""
     if frontend.exposure is Exposure.CLUSTER_IP or not any(_pools(frontend)):
         return None
     match frontend.masquerade:
@@ -174,7 +174,7 @@ def _policy(frontend: Frontend, way: FrontendMaps) -> str | None:
 
 
 def _admitted(frontend: Frontend) -> Iterable[Network]:
-    """Who may use the frontend, as networks of which none contains another: intervals must not overlap."""
+    """Source ranges of the frontend, without those inside another: intervals must not overlap."""
     found = list(frontend.sources or ())
     if frontend.allow_hairpin_source and frontend.address is not None:
         found.append(_host_network(frontend.address))
@@ -201,7 +201,7 @@ def _key(service: ServicePlan, frontend: Frontend) -> ElementKey:
 
 
 def _endpoint_chain(service: ServicePlan, endpoint: PoolEndpoint, seconds: int) -> Chain:
-    """Two rules: when there is no room for another client, it is served all the same."""
+    """The chain of one endpoint: one rule records the client, a second serves it when the set of clients is full."""
     client = (Field.SOURCE, Constant(names.client_number(service, endpoint, seconds)))
     rules = (
         Rule((Remember(client, names.AFFINITY_CLIENTS, seconds),)),
@@ -213,7 +213,7 @@ def _endpoint_chain(service: ServicePlan, endpoint: PoolEndpoint, seconds: int) 
 def _sticky_chain(
     service: ServicePlan, scope: PoolScope, pool: Sequence[PoolEndpoint], seconds: int
 ) -> Chain:
-    """To the endpoint that knows the client, else to any, each as likely as the others."""
+    """The chain that picks the endpoint that recorded the client, else any, with equal chances."""
     known, chosen = [], []
     for left, endpoint in zip(range(len(pool), 0, -1), pool, strict=True):
         client = (Field.SOURCE, Constant(names.client_number(service, endpoint, seconds)))

@@ -1,7 +1,7 @@
 """All that one family's table should hold, as a value that shares what did not change with its predecessor.
 
-A `DesiredState` keeps of every service port only its `ServiceRules`: the plan it came from, and which number each endpoint
-has.  Elements are made from that when they are wanted, which is pure, so they may be made again.  Pure.
+A `DesiredState` keeps of every service port only its `ServiceRules`: the plan it came from, and the number of each endpoint.
+Elements are derived from that when they are needed; that is pure, so it can be repeated.  Pure.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ServiceRules:
         return compile.service_elements(self.service, self.endpoint_numbers)
 
     def shared(self) -> Iterator[Shared]:
-        """What it needs together with others."""
+        """Objects that it shares with other service ports."""
         return compile.shared_objects(self.service, self.endpoint_numbers)
 
     def chains(self) -> tuple[Chain, ...]:
@@ -43,9 +43,10 @@ class ServiceRules:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DesiredState:
-    """What the kernel should hold for one plan.
+    """All objects that the kernel should hold for one plan.
 
-    ``services`` are the plan's; ``reference_counts`` says how many service ports need each shared thing; ``node_elements`` are the elements no Service brings.
+    ``services`` are the plan's; ``reference_counts``: number of service ports that need each shared object;
+    ``node_elements``: elements that no service port adds.
     """
 
     context: Context
@@ -59,7 +60,7 @@ class DesiredState:
         return static_rules.static_collections(self.context)
 
     def chains(self) -> Iterator[Chain]:
-        """All chains; each after those it leads to."""
+        """All chains; each after those it jumps to."""
         yield from static_rules.static_chains(self.context)
         for needed in self.reference_counts:
             if isinstance(needed, CountChain):
@@ -69,7 +70,7 @@ class DesiredState:
 
 
 def desired_state(plan: Plan, options: Options, previous: DesiredState | None = None) -> DesiredState:
-    """The program for a plan; fragments of ``previous`` that are still right are kept."""
+    """The desired state for a plan; shares the `ServiceRules` of ``previous`` that did not change."""
     context = Context(
         family=plan.family,
         detector=plan.detector,
@@ -91,11 +92,11 @@ def desired_state(plan: Plan, options: Options, previous: DesiredState | None = 
 
 
 Pair = tuple[ServiceRules | None, ServiceRules | None]
-"""A service port's part as it was and as it is."""
+"""A service port's rules before and after a change; None: it does not exist."""
 
 
 def changed_services(before: DesiredState, after: DesiredState) -> list[Pair]:
-    """The service ports whose part differs."""
+    """The service ports whose rules differ."""
     names = _differing(before.services, after.services)
     pairs = [(before.service_rules.get(name), after.service_rules.get(name)) for name in names]
     return [pair for pair in pairs if pair[0] is not pair[1]]
@@ -104,9 +105,9 @@ def changed_services(before: DesiredState, after: DesiredState) -> list[Pair]:
 def _differing(
     before: tuple[ServicePlan, ...], after: tuple[ServicePlan, ...]
 ) -> dict[ServicePortName, ServicePlan | None]:
-    """At least those that are another object in one than in the other, as they are ``after``; None: no more.
+    """Candidates for a change: all entries that are another object ``after``, None where one is removed.
 
-    Most are the same object in the same place.
+    Most entries are the same object at the same place, which is compared first.
     """
     if len(before) == len(after):
         moved = tuple(compress(zip(before, after, strict=True), map(is_not, before, after)))
@@ -130,7 +131,7 @@ def _fragment(service: ServicePlan, before: ServiceRules | None) -> ServiceRules
 def _service_changes(
     previous: DesiredState, services: tuple[ServicePlan, ...]
 ) -> dict[ServicePortName, Pair]:
-    """What becomes of each service port that is not what it was."""
+    """Service ports that differ from ``previous``, each with its rules before and after."""
     moves: dict[ServicePortName, Pair] = {}
     for name, service in _differing(previous.services, services).items():
         before = previous.service_rules.get(name)

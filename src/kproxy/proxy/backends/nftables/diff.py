@@ -1,12 +1,12 @@
-"""From what the kernel holds to what it should: batches of commands, of which each is done whole or not at all.
+"""Transactions of nftables mode: batches of commands that change one state to another, each applied whole or not at all.
 
-`Rewrite` replaces the table whatever was in it, `Update` writes what differs.  ``str()`` of either is what ``nft -f``
-would be given.
+`Rewrite` replaces the table with unknown contents, `Update` writes the difference.  ``str()`` of either is text for
+``nft -f``.
 
 A packet sees the rules as they were when it entered a hook, but elements as they are when it looks them up.  So a chain
-must be there before the first element leads to it: new chains make a batch of their own.  Chains that fall out of
-use stay as they are, and go with the next change: kernels before 6.2 refuse to delete a chain together with the element
-that led to it (``nft.deferred-delete``).  Pure.
+must exist before the first element refers to it: new chains are a batch of their own.  Chains that fall out of use stay,
+and are deleted with the next change: kernels before 6.2 refuse to delete a chain together with the element that referred
+to it (``nft.deferred-delete``).  Pure.
 """
 
 from __future__ import annotations
@@ -46,26 +46,26 @@ ELEMENTS_PER_COMMAND = 500
 """A netlink attribute holds 64 KB, some 600 elements of IPv6."""
 
 Clients = Mapping[ElementKey, int]
-"""Clients that stick to an endpoint, as `names.AFFINITY_CLIENTS` has them: milliseconds each has left."""
+"""Clients under affinity, as elements of `names.AFFINITY_CLIENTS`, with their remaining milliseconds."""
 
 Leftovers = Mapping[ChainName, Chain]
-"""Chains that are still in the kernel and that nothing leads to any more but one another."""
+"""Chains that are still in the kernel, and to which only chains among them refer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Replaces the table in one step.  ``clients`` are those to go on sticking where they did."""
+    """Replaces the table in one transaction.  ``clients`` keep their endpoints."""
 
     desired: DesiredState
     clients: Clients = field(default_factory=dict)
 
     @property
     def leftovers(self) -> Leftovers:
-        """What is left unused when this is done."""
+        """Unused chains that remain in the kernel after this transaction."""
         return {}
 
     def batches(self) -> Iterator[Iterable[Command]]:
-        """All in one."""
+        """One batch with everything."""
         yield self
 
     def __iter__(self) -> Iterator[Command]:
@@ -99,14 +99,14 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class Update:
-    """Writes what differs between two programs of one context; no command at all when nothing does."""
+    """Writes the difference between two desired states of one context; no command if there is none."""
 
     last_applied: DesiredState
     desired: DesiredState
     leftovers_before: Leftovers = field(default_factory=dict)
 
     def batches(self) -> Iterator[Iterable[Command]]:
-        """New chains; then all else.  Either may be empty."""
+        """Two batches: new chains, then all else.  Either may be empty."""
         yield list(self._new_chains())
         yield list(self._switch())
 
@@ -118,11 +118,11 @@ class Update:
 
     @property
     def leftovers(self) -> Leftovers:
-        """What is left unused when this is done."""
+        """Unused chains that remain in the kernel after this transaction."""
         return {name: chain for name, chain in self._old.items() if name not in self._new}
 
     def _new_chains(self) -> Iterator[Command]:
-        """Chains that nothing leads to yet."""
+        """Commands for new chains, to which nothing refers yet."""
         new = {name: chain for name, chain in self._new.items() if name not in self._old}
         yield from (AddChain(chain) for name, chain in new.items() if name not in self.leftovers_before)
         for name, chain in new.items():
@@ -133,7 +133,7 @@ class Update:
             yield AddRules(chain)
 
     def _switch(self) -> Iterator[Command]:
-        """Leftovers that are not wanted again, chains that differ, elements out, elements in."""
+        """Commands for the rest: unneeded leftovers and changed chains, then removed and added elements."""
         unwanted = sorted(self.leftovers_before.keys() - self._new.keys())
         yield from map(FlushChain, unwanted)
         yield from map(DeleteChain, unwanted)
@@ -166,7 +166,7 @@ class Update:
 
     @cached_property
     def _element_changes(self) -> tuple[list[Element], list[Element]]:
-        """Elements to take out, and to put in; one whose value changes is in both."""
+        """Elements to remove, and elements to add; one whose value changes is in both."""
         gone: set[Element] = set()
         come: set[Element] = set()
         for old, new in self._pairs:
@@ -179,7 +179,7 @@ class Update:
 
     @cached_property
     def _shared(self) -> tuple[set[Shared], set[Shared]]:
-        """Shared things that nobody needs any more, and those that nobody needed before."""
+        """Shared objects that are not needed any more, and those that were not needed before."""
         old = {thing for fragment, _ in self._pairs if fragment for thing in fragment.shared()}
         new = {thing for _, fragment in self._pairs if fragment for thing in fragment.shared()}
         unused = {thing for thing in old - new if thing not in self.desired.reference_counts}
@@ -192,21 +192,21 @@ Transaction = Rewrite | Update
 def diff(
     last_applied: DesiredState | None, desired: DesiredState, leftovers: Leftovers | None = None
 ) -> Transaction:
-    """How to get to ``desired`` from what was applied last, or from anything where that is unknown."""
+    """Transaction from the state applied last, or from unknown contents, to ``desired``."""
     if last_applied is None or last_applied.context != desired.context:
         return Rewrite(desired)
     return Update(last_applied, desired, leftovers or {})
 
 
 def _chains(fragments: Iterable[ServiceRules | None], moved: Iterable[Shared]) -> dict[ChainName, Chain]:
-    """Chains that come and go, by name."""
+    """Chains that are added or removed, by name."""
     counts = [static_rules.endpoint_choice_chain(*thing) for thing in moved if isinstance(thing, CountChain)]
     own = [chain for fragment in fragments if fragment is not None for chain in fragment.chains()]
     return {chain.name: chain for chain in (*counts, *own)}
 
 
 class _ElementCommands:
-    """Gathers elements by collection, and gives a command whenever there are enough of one."""
+    """Groups elements by collection into commands of `ELEMENTS_PER_COMMAND`."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Names of the chains, sets and maps.
 
-Those kube-proxy has too keep its names (``nft.maps``, ``nft.chains``), and what has one of its names is of the same type: else it
-could not take its table back.
+Objects that kube-proxy has too keep its names (``nft.maps``, ``nft.chains``) and types: else it could not take its table
+back.
 """
 
 from __future__ import annotations
@@ -38,22 +38,19 @@ MAX_NAME_LENGTH = 240
 
 
 class FrontendMaps(enum.Enum):
-    """How a service is asked for: by an address of its own or by a node port.
-
-    Each has its own maps, since they are asked different questions.
-    """
+    """Kinds of frontend: a Service's own address, or a node port.  Each has maps of its own, since their keys differ."""
 
     ADDRESS = "service"
     NODE_PORT = "nodeport"
 
     @property
     def key(self) -> Key:
-        """What of a packet says which frontend it is for."""
+        """Fields of a packet that identify its frontend."""
         return FRONTEND if self is FrontendMaps.ADDRESS else NODE_PORT
 
     @property
     def plural(self) -> str:
-        """How kube-proxy ends the names of its maps."""
+        """Suffix of kube-proxy's names of its maps."""
         return "ips" if self is FrontendMaps.ADDRESS else "nodeports"
 
     @property
@@ -63,7 +60,7 @@ class FrontendMaps(enum.Enum):
 
     @property
     def no_endpoints(self) -> str:
-        """The map from frontends without endpoints to what is done with their packets."""
+        """The map from frontends without endpoints to a verdict, reject or drop."""
         return "no-endpoint-services" if self is FrontendMaps.ADDRESS else "no-endpoint-nodeports"
 
     @property
@@ -78,7 +75,7 @@ class FrontendMaps(enum.Enum):
 
 
 class PoolRole(enum.Enum):
-    """Which of a frontend's pools: its own, or the one that a Local policy's exceptions use."""
+    """Role of a frontend's pool: its own, or that of senders exempt from policy Local."""
 
     POOL = ""
     SHORTCUT = "shortcut-"
@@ -110,11 +107,10 @@ def endpoint_chain(service: ServicePlan, endpoint: PoolEndpoint) -> str:
 
 
 def client_number(service: ServicePlan, endpoint: PoolEndpoint, seconds: int) -> int:
-    """A number of 32 bits by which an endpoint knows its clients, the same after a restart.
+    """Number of 32 bits in the key of an endpoint's clients, the same after a restart.
 
-    Another time is another number, so that the old one does not last (``affinity.timeout-change.followed``).
-    Should two endpoints
-    ever have the same, a client of one is taken for one of the other.
+    It depends on the timeout, so that entries with an old one do not match (``affinity.timeout-change.followed``).
+    If two endpoints ever have the same number, a client of one is taken for one of the other.
     """
     text = f"{_text(service)} {endpoint.address} {endpoint.port} {seconds}"
     return int.from_bytes(_digest(text)[:4], "big")

@@ -1,4 +1,4 @@
-"""nftables rules, sets and maps as typed values: as much of the language as we use.
+"""nftables rules, sets and maps as typed values: the part of the language that this proxy uses.
 
 `kproxy.proxy.backends.nftables.render` turns a value into text, which is what people read and what ``nft list table`` prints
 back; `kproxy.proxy.backends.nftables.kernel.messages` turns the same value into the bytes the kernel is given, and a test holds
@@ -23,7 +23,7 @@ CollectionName = str
 
 
 class Field(enum.Enum):
-    """A selector; the value is how it is written, ``ip`` standing for the family's own word."""
+    """A selector; the value is its text, in which ``ip`` stands for the family's keyword."""
 
     SOURCE = "ip saddr"
     DESTINATION = "ip daddr"
@@ -40,7 +40,7 @@ class Random:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Always this number, of 32 bits: how a rule brings something of its own into a key."""
+    """A constant number of 32 bits as part of a key."""
 
     number: int
 
@@ -49,9 +49,9 @@ Selector = Field | Random | Constant
 Key = tuple[Selector, ...]
 
 FRONTEND: Key = (Field.DESTINATION, Field.PROTOCOL, Field.PORT)
-"""What a client asks for by address."""
+"""Key of a frontend by address."""
 NODE_PORT: Key = (Field.PROTOCOL, Field.PORT)
-"""What a client asks for by node port, whatever the node's address."""
+"""Key of a frontend by node port, at any address of the node."""
 
 
 # Verdicts.
@@ -59,21 +59,21 @@ NODE_PORT: Key = (Field.PROTOCOL, Field.PORT)
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """Go through that chain; come back when it ends."""
+    """Continue in that chain; come back when it ends."""
 
     chain: ChainName
 
 
 @dataclass(frozen=True, slots=True)
 class Goto:
-    """Go on in that chain, not here."""
+    """Continue in that chain; do not come back."""
 
     chain: ChainName
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Discard in silence."""
+    """Discard the packet without a reply."""
 
 
 Verdict = Jump | Goto | Drop
@@ -83,7 +83,7 @@ Verdict = Jump | Goto | Drop
 
 
 class Holds(enum.Enum):
-    """What an element holds beside its key."""
+    """Value of an element beside its key."""
 
     NOTHING = enum.auto()
     VERDICT = enum.auto()
@@ -170,7 +170,7 @@ class IsNew:
 
 @dataclass(frozen=True, slots=True)
 class IsInvalid:
-    """Connection tracking does not know what to make of it: it will not be translated back either."""
+    """The packet has conntrack state INVALID; it is not translated back either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ class ToggleMark:
 
 @dataclass(frozen=True, slots=True)
 class Remember:
-    """Put ``key`` in that set for so long, from now on.  Where the set is full, the rule ends."""
+    """Add ``key`` to that set, or renew its timeout.  If the set is full, the rule ends."""
 
     key: Key
     collection: CollectionName
@@ -235,7 +235,7 @@ class Remember:
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """Do the verdict that the map has for the packet's ``key``; none: go on."""
+    """Apply the map's verdict for the packet's ``key``; without one go on."""
 
     key: Key
     collection: CollectionName
@@ -305,7 +305,7 @@ class Kind(enum.Enum):
 
 
 class HookPoint(enum.Enum):
-    """Where in a packet's way a base chain stands."""
+    """Hook of netfilter at which a base chain is."""
 
     PREROUTING = "prerouting"
     INPUT = "input"

@@ -1,8 +1,8 @@
-"""The part of the ruleset that is there whatever Services there are: hooks, chains, and empty sets and maps.
+"""The part of the ruleset that does not depend on Services: hooks, chains, and empty sets and maps.
 
-`kproxy.proxy.backends.nftables.compile` fills the maps; the way of a packet through both is drawn in
-``docs/backends/nftables.md``.  Where third parties hook in before or after us they rely on the priorities
-(``nft.hooks``).  Nothing here ever accepts a packet for good (``nft.no-accept``).  Pure.
+`kproxy.proxy.backends.nftables.compile` fills the maps; ``docs/backends/nftables.md`` has a drawing of a packet's path
+through both.  Other programs' chains rely on the priorities (``nft.hooks``).  No rule accepts a packet
+(``nft.no-accept``).  Pure.
 """
 
 from __future__ import annotations
@@ -60,22 +60,21 @@ from kproxy.proxy.plan import (
 LOOPBACK = {Family.IPV4: ip_network("127.0.0.0/8"), Family.IPV6: ip_network("::1/128")}
 
 MAX_AFFINITY_CLIENTS = 1 << 17
-"""Clients that can stick to endpoints at one time; the kernel sets 2 MB aside for so many."""
+"""Largest number of clients under affinity; the kernel allocates 2 MB for them."""
 
 BEFORE_DSTNAT = DSTNAT - 10
-"""Where sources are checked: destinations are still what the client asked for (``nft.lbsr-pre-dnat``)."""
+"""Priority of the check of source ranges: before DNAT, on original destinations (``nft.lbsr-pre-dnat``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What neither the cluster nor a Service decides.
+    """Options of the static rules, from the configuration and this machine.
 
-    ``drop_invalid``: a segment that connection tracking calls invalid, as it would reach the client untranslated, is not
-    forwarded to pods and clients outside (``conntrack.invalid-not-leaked``); off where the kernel is liberal.
-    ``drop_invalid_input``:
-    from elsewhere it does not reach the node's own processes either
-    (https://github.com/kubernetes/kubernetes/issues/117924); off also where tracking is not loose, for then every
-    connection that is older than its tracking is invalid.
+    ``drop_invalid``: drop segments of conntrack state INVALID, which would reach the client untranslated, instead of
+    forwarding them (``conntrack.invalid-not-leaked``); False where the sysctl ``nf_conntrack_tcp_be_liberal`` is set.
+    ``drop_invalid_input``: drop those from other hosts to the node's own processes too
+    (https://github.com/kubernetes/kubernetes/issues/117924); False also where ``nf_conntrack_tcp_loose`` is 0, for then
+    every connection older than its tracking is invalid.
     """
 
     masquerade_mark: int = 0x4000
@@ -85,10 +84,10 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """All that the constant part depends on.
+    """Input of the static rules.
 
-    ``cluster_ip_masquerade``: whose packets to cluster IPs are masqueraded.  ``node_port_ips``: node ports are on the
-    addresses of the set of that name; else on every local address but loopback.
+    ``cluster_ip_masquerade``: whose packets to cluster IPs are masqueraded.  ``node_port_ips``: node ports are
+    accepted at addresses in the set of that name; else at every local address but loopback.
     """
 
     family: Family
@@ -185,10 +184,10 @@ def static_chains(context: Context) -> Iterator[Chain]:
 
 
 def endpoint_choice_chain(way: FrontendMaps, choice: PoolRole, count: int) -> Chain:
-    """The chain that picks one of so many endpoints, each as likely as the others (``balancing.even``).
+    """The chain that picks one of ``count`` endpoints with equal chances (``balancing.even``).
 
-    While the kernel goes over from one set of endpoints to a smaller one, a packet may look for a
-    number that has just gone; the first endpoint is always there.
+    While the number of endpoints shrinks, a packet may look up a number that has just been removed; the first endpoint
+    always exists, so the chain falls back to it.
     """
     rules = [Rule((TranslateBy((*way.key, Random(count)), choice.endpoints(way)),))]
     if count > 1:
@@ -248,7 +247,7 @@ def _cluster_policy(way: FrontendMaps) -> Chain:
 
 
 def _local_policy(way: FrontendMaps, context: Context) -> Chain:
-    """Rules that take pods and the node itself to all endpoints under external policy Local.
+    """Rules that send pods and the node itself to all endpoints under external policy Local.
 
     Clauses ``external-policy.local.pods-reach-all-endpoints``, ``external-policy.local.host-reaches-all-endpoints``.
     """

@@ -1,4 +1,4 @@
-"""The effects of nftables mode: the bytes, the socket, and the kernel programmed by them; all else in this backend is pure."""
+"""The effects of nftables mode: messages, socket and applier; all else in this backend is pure."""
 
 from kproxy.proxy.backends.nftables.kernel.applier import (
     NftablesKernel,

@@ -1,8 +1,8 @@
-"""Programs a kernel's nf_tables for one family.
+"""Applies plans to the kernel's nf_tables of one family.
 
-What the table holds is believed to be what was applied last; after any failure the belief is given up, and the next
-`apply` replaces the whole table in one transaction.  Of the old table only the clients that stick to endpoints
-are read before, so that they go on sticking (``affinity.stays-over-restart``, ``restart.rules-kept``).
+The state applied last is taken for the table's.  After any failure it is discarded, and the next `apply` replaces the
+whole table in one transaction.  Of the old table only the clients under affinity are read before, so that they keep
+their endpoints (``affinity.stays-over-restart``, ``restart.rules-kept``).
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from kproxy.proxy.backends.nftables.static_rules import Options
 from kproxy.proxy.plan import Plan
 
 OLDEST_KERNEL = (5, 13)
-"""``nft.min-versions``; the design itself needs 5.10, for comments on chains."""
+"""Oldest kernel accepted (``nft.min-versions``); the design itself needs 5.10, for comments on chains."""
 
 SKIP_KERNEL_CHECK = "KUBE_PROXY_NFTABLES_SKIP_KERNEL_VERSION_CHECK"
 
 _ANY_FAMILY = 0xFFFFFFFE
 _FIRST_PORT = secrets.randbits(30) << 1 | 1 << 31
 _PORT = {family: _FIRST_PORT + number for number, family in enumerate(Family)}
-"""Netlink ports of our own, by which our changes are told from those of others."""
+"""Netlink ports of our own, which distinguish our changes from those of other processes."""
 
 _ELEMENTS, _KEY, _EXPIRATION = 3, 1, 5
 _SHOWN = 160
@@ -58,7 +58,7 @@ class NftablesKernel:
     """One family's table of the network namespace this runs in."""
 
     def __init__(self, family: Family, options: Options | None = None) -> None:
-        """Open nothing yet; `HostError` UNSUPPORTED where this kernel will not do."""
+        """Check the kernel; raises `HostError` UNSUPPORTED.  Nothing is opened yet."""
         check_kernel()
         self.family = family
         self._options = options or Options()
@@ -68,7 +68,7 @@ class NftablesKernel:
         self._monitor: NftMonitor | None = None
 
     def apply(self, plan: Plan) -> Applied:
-        """Make the kernel do what the plan says; `HostError` when it does not, and then nothing is believed."""
+        """Apply a plan; raises `HostError`, and the next call then replaces the table."""
         started = time.monotonic()
         desired = self._latest = desired_state(plan, self._options, self._latest)
         self._listen()
@@ -90,7 +90,7 @@ class NftablesKernel:
         return Applied(rewritten, {"elements": elements or 0}, refused, seconds=time.monotonic() - started)
 
     def refresh_options(self) -> bool:
-        """Read again what this machine decides; whether that changed, and the table is to be written again."""
+        """Read the options that depend on this machine again; True if they changed, then the table must be written again."""
         drops = invalid_drops()
         known, self._options = (
             self._options,
@@ -99,11 +99,11 @@ class NftablesKernel:
         return self._options != known
 
     def forget(self) -> None:
-        """Believe nothing of the kernel any more: the next `apply` writes everything."""
+        """Discard the state applied last: the next `apply` writes everything."""
         self._last_applied = None
 
     def find_drift(self, *, thorough: bool = True) -> tuple[str, ...]:  # noqa: ARG002 - any look is quick
-        """What somebody else changed in our table since the last time, or since all was written; empty before that.
+        """Changes in our table by other processes since the last call or full write; empty before the first `apply`.
 
         Costs microseconds while nobody changes anything in nf_tables.
         """
@@ -115,7 +115,7 @@ class NftablesKernel:
         return format_changes(c for c in changes if (c.family, c.table) == (self.family, TABLE))
 
     def _listen(self) -> None:
-        """From the first time on that all is written; where all is about to be, what was does not matter."""
+        """Start the monitor before the first full write; before a later one discard pending notifications."""
         if self._monitor is None:
             self._monitor = NftMonitor(messages.encode_string(TABLE))
             self._monitor.ignore_port(_FIRST_PORT, _ANY_FAMILY)
@@ -123,12 +123,12 @@ class NftablesKernel:
             self._monitor.discard_pending()
 
     def affinity_clients(self) -> Clients:
-        """The clients that stick to endpoints now."""
+        """The clients that are under affinity now."""
         with Nftables() as nftables:
             return self._clients(nftables)
 
     def cleanup(self) -> None:
-        """Remove the table, ours or a kube-proxy's, if there is one (``life.cleanup``)."""
+        """Remove the table, ours or kube-proxy's, if it exists (``life.cleanup``)."""
         self._last_applied = None
         with Nftables() as nftables:
             if not self._has_table(nftables):
@@ -143,7 +143,7 @@ class NftablesKernel:
         return f"{Renderer(self.family).family_keyword} {TABLE}"
 
     def _commit(self, nftables: Nftables, transaction: Transaction) -> int | None:
-        """How many elements went in or out; None when there was nothing to do."""
+        """Commit the batches; returns the number of elements added and removed, None if there was nothing to do."""
         counts = [self._commit_batch(nftables, batch) for batch in transaction.batches()]
         done = [count for count in counts if count is not None]
         return sum(done) if done else None
@@ -163,7 +163,7 @@ class NftablesKernel:
         return count
 
     def _render_message(self, batch: Iterable[Command], number: int) -> str:
-        """What the message of that number says, as text."""
+        """Text of the command that the message of that number belongs to, for an error."""
         encoder, renderer = messages.Encoder(self.family), Renderer(self.family)
         owners = [(command, n) for command in batch for n, _ in enumerate(encoder.messages(command))]
         if not 0 < number <= len(owners):
@@ -194,7 +194,7 @@ class NftablesKernel:
         return dict(found for item in items if (found := self._parse_client(item)) is not None)
 
     def _parse_client(self, item: memoryview) -> tuple[ElementKey, int] | None:
-        """A client and its milliseconds left; None where it is of another make than ours."""
+        """A client and its remaining milliseconds; None if the element does not have the format of this proxy."""
         found, size = attributes(item), self.family.bits // 8
         key = bytes(attributes(found[_KEY])[1])
         if len(key) != size + 4 or _EXPIRATION not in found:
@@ -208,7 +208,7 @@ def _list_elements(answer: memoryview) -> Iterator[memoryview]:
 
 
 def check_kernel() -> None:
-    """Raises `HostError` UNSUPPORTED on a kernel that is too old, unless the environment says not to look."""
+    """Raise `HostError` UNSUPPORTED on a kernel that is too old, unless the environment disables the check."""
     if os.environ.get(SKIP_KERNEL_CHECK):
         return
     release = host.read_sysctl("kernel/osrelease")
@@ -220,7 +220,7 @@ def check_kernel() -> None:
 
 
 def machine_options(masquerade_bit: int) -> Options:
-    """The options that this machine decides, read now.
+    """Options that depend on this machine, read now.
 
     Clauses ``conntrack.invalid-not-leaked``, ``conntrack.liberal.set``.
     """
@@ -229,5 +229,5 @@ def machine_options(masquerade_bit: int) -> Options:
 
 
 def remove_table(family: Family) -> None:
-    """Remove the table of this backend or of a kube-proxy; does nothing on a clean machine (``life.cleanup.stateless``)."""
+    """Remove the table of this backend or of kube-proxy; no effect on a clean machine (``life.cleanup.stateless``)."""
     NftablesKernel(family).cleanup()

@@ -40,11 +40,11 @@ _BATCH_BEGIN, _BATCH_END = 0x10, 0x11
 _SOL_NETLINK, _SHORT_ERRORS = 270, 10
 _SO_SNDBUFFORCE = 32
 _ABSENT = frozenset({errno.ENOENT, errno.EINVAL, errno.EOPNOTSUPP, errno.EAFNOSUPPORT})
-"""What the kernel answers about a thing that is not there, and about all things where it has no nf_tables."""
+"""Errnos of queries for an object that does not exist, and of all queries on a kernel without nf_tables."""
 
 
 class BatchError(NamedTuple):
-    """An errno the kernel gave, and the number of the message it is about: 1 for the first of the batch, 0 for the batch."""
+    """An errno from the kernel, and the number of its message: 1 for the first of the batch, 0 for the batch itself."""
 
     number: int
     errno: int
@@ -54,12 +54,12 @@ class Nftables(Netlink):
     """The nf_tables of this network namespace."""
 
     def __init__(self, port: int = 0) -> None:
-        """Open the socket; its netlink port tells listeners whose changes they hear of."""
+        """Open the socket; its netlink port identifies this process's changes in notifications."""
         super().__init__(NETLINK_NETFILTER, port)
         self._socket.setsockopt(_SOL_NETLINK, _SHORT_ERRORS, 1)
 
     def commit(self, batch: Iterable[BatchMessage]) -> BatchError | None:
-        """Do all of it or nothing: None when it was done, else the first complaint."""
+        """Commit a batch, whole or not at all; returns None on success, else the first error."""
         parts = [_boundary(_BATCH_BEGIN)]
         parts += [
             netlink_message(SUBSYSTEM << 8 | kind, NetlinkFlag.REQUEST | flags, index, body)
@@ -75,7 +75,7 @@ class Nftables(Netlink):
         return self._read_errors(last)
 
     def get(self, kind: int, *attributes_: bytes, family: int = 0) -> memoryview | None:
-        """What the kernel answers to a question about one thing; None when it is not there.  Raises `HostError`."""
+        """Reply to a query for one object; None if it does not exist.  Raises `HostError`."""
         self._sequence += 1
         body = netfilter_header(family) + b"".join(attributes_)
         self._send(netlink_message(SUBSYSTEM << 8 | kind, NetlinkFlag.REQUEST, self._sequence, body))
@@ -85,7 +85,7 @@ class Nftables(Netlink):
                     return _payload_or_absent(answer)
 
     def _read_errors(self, last: int) -> BatchError | None:
-        """The kernel has answered by the time that sending returns."""
+        """First error among the replies, which are in the socket's buffer when sending returns."""
         acknowledged, complaint = False, None
         for message_ in self._receive_acks():
             answer = BatchError(message_.sequence, error_number(message_.payload))
@@ -97,13 +97,13 @@ class Nftables(Netlink):
         return complaint
 
     def _grow_send_buffer(self, size: int) -> None:
-        """Let the socket take a batch of that size in one piece (the kernel doubles what it is told)."""
+        """Enlarge the send buffer for a datagram of that size (the kernel doubles the number)."""
         if self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) < size + 4096:
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, size + 4096)
 
 
 def _payload_or_absent(answer: netlink.Message) -> memoryview | None:
-    """What an answer holds; None where it is an error that means that the thing is not there."""
+    """Payload of a reply; None for an error that means that the object does not exist."""
     if answer.type != NLMSG_ERROR:
         return answer.payload[4:]
     number = error_number(answer.payload)

@@ -1,4 +1,4 @@
-"""Elements of sets and maps as bytes.  Most of what is ever sent is these, so one encoder is made per collection.  Pure."""
+"""Encoder of set and map elements: most bytes that are sent are these, so each collection has an encoder.  Pure."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ _NESTED = 0x8000
 
 
 def registers_per_address(family: Family) -> int:
-    """How many registers an address takes."""
+    """Number of registers of an address."""
     return family.bits // 32
 
 
 def key_length(key: Key, family: Family) -> int:
-    """Bytes of a key."""
+    """Length of a key in bytes."""
     addresses = sum(part in {Field.SOURCE, Field.DESTINATION} for part in key)
     return 4 * (addresses * registers_per_address(family) + len(key) - addresses)
 
 
 def verdict_data(value: Verdict) -> bytes:
-    """A verdict, as map elements and immediate expressions hold it."""
+    """A verdict as data of map elements and immediate expressions."""
     match value:
         case Jump(chain):
             return _verdict(_JUMP, chain)
@@ -65,7 +65,7 @@ class ElementEncoder:
     """Encodes elements of one collection, each as list items of ``NFTA_SET_ELEM_LIST_ELEMENTS``."""
 
     def __init__(self, collection: Collection) -> None:
-        """Verdicts are few and are encoded once."""
+        """Encode all verdicts once, since they are few."""
         self._collection = collection
         self._parts: tuple[Callable[..., bytes], ...] = tuple(map(_part_encoder, collection.key))
         self._values: dict[Value, bytes] = {None: b""}
@@ -96,7 +96,7 @@ class ElementEncoder:
         return found or b""
 
     def _intervals(self, key: ElementKey, _value: Value, _lives: int | None = None) -> bytes:
-        """The last part is a network: a range from its first address to its last."""
+        """An element whose last part is a network: a range from its first address to its last."""
         network = key[-1]
         assert isinstance(network, IPv4Network | IPv6Network)
         start = b"".join(encode(part) for encode, part in zip(self._parts[:-1], key, strict=False))
@@ -107,7 +107,7 @@ class ElementEncoder:
 
 
 def _interval_bounds(network: Network) -> Iterator[bytes]:
-    """A range of addresses alone: where it starts, and the first address behind it, if there is one."""
+    """Elements of an interval of addresses alone: its first address, and the first one after it if there is any."""
     yield nested(1, _key(_KEY, network.network_address.packed))
     behind = int(network.broadcast_address) + 1
     if behind >> network.max_prefixlen == 0:

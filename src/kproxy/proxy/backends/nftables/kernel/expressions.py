@@ -1,6 +1,6 @@
-"""Rules as the expressions of nf_tables, the small machine that runs them: load into registers, compare, look up, act.
+"""Encoder of rules to the expressions of nf_tables, which load registers, compare, look up and set verdicts.
 
-Registers are counted in words of four bytes; every part of a key takes whole words.  Pure.
+Registers have four bytes; every part of a key takes whole registers.  Pure.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ _ALL_BITS = 0xFFFF_FFFF
 
 
 def be32(value: int) -> bytes:
-    """A number as most attributes hold it."""
+    """A number in network byte order, as in most attributes."""
     return struct.pack(">I", value)
 
 
 def native32(value: int) -> bytes:
-    """A number as registers hold it."""
+    """A number in the machine's byte order, as in registers."""
     return struct.pack("=I", value)
 
 
@@ -172,7 +172,7 @@ class Expressions:
                 raise AssertionError(step)
 
     def _load(self, key: Key) -> Iterator[bytes]:
-        """A key into registers from the first on."""
+        """Expressions that load a key into registers, from the first on."""
         index = 0
         for part in key:
             yield self._read(part, index)
@@ -192,7 +192,7 @@ class Expressions:
                 return _payload(_NETWORK_HEADER, _OFFSETS[self.family, part], self.family.bits // 8, index)
 
     def _within(self, field: Field, network: Network, operation: int) -> Iterator[bytes]:
-        """As nft does it: whole bytes are loaded and compared, otherwise a mask is laid over."""
+        """Expressions that match a network, like nft's: whole bytes are loaded and compared, else a mask is applied."""
         offset, prefix = _OFFSETS[self.family, field], network.prefixlen
         if prefix and prefix % 8 == 0:
             size = prefix // 8

@@ -1,7 +1,7 @@
-"""Commands as the bytes of nfnetlink messages: what the kernel is given instead of text.
+"""Encoder of commands to nfnetlink messages, which are sent instead of text for ``nft``.
 
-The ``nft`` tool reads all tables before it writes to one, and a set that a newer ``nft`` made crashes it
-(kubernetes/kubernetes#136786); a process and that reading also cost ten times what the kernel needs for a small change.
+The ``nft`` tool reads all tables before it writes to one, and a set that a newer ``nft`` created crashes it
+(kubernetes/kubernetes#136786); process and reading also take ten times as long as the kernel for a small change.
 Message and attribute numbers are those of linux/netfilter/nf_tables.h; the descriptions that make ``nft list`` print
 what `Renderer` writes are those of libnftnl's udata.h.  Pure.
 """
@@ -77,7 +77,7 @@ class BatchMessage(NamedTuple):
 
 
 def encode_string(value: str) -> bytes:
-    """A string as the kernel wants it."""
+    """A string in UTF-8 with a final zero byte."""
     return value.encode() + b"\0"
 
 
@@ -203,7 +203,7 @@ def _set_flags(collection: Collection) -> int:
 
 
 def _set_description(collection: Collection, family: Family) -> Iterator[bytes]:
-    """Its size, or, for ranges of several parts, the length of each part."""
+    """Description of a set: its size, or, for ranges of several parts, the length of each part."""
     if collection.filled_up_to is not None:
         yield attribute(1, encode_be32(collection.filled_up_to))
     if collection.interval and len(collection.key) > 1:

@@ -1,6 +1,6 @@
-"""How sets and maps are described to people: types and user data that make ``nft list`` print what was meant.
+"""Types and user data of sets and maps, by which ``nft list`` prints keys and values in their notation.
 
-The kernel keeps these bytes and looks at none of them.  Layout and numbers are nft's own (libnftnl udata.h, nft's
+The kernel stores these bytes and does not interpret them.  Layout and numbers are nft's own (libnftnl udata.h, nft's
 datatype.h and proto.h): type, length, value, each of a byte, nested.  Pure.
 """
 
@@ -26,7 +26,7 @@ _ADDRESSES = {
     (Family.IPV6, Field.SOURCE): (13, 8),
     (Family.IPV6, Field.DESTINATION): (13, 9),
 }
-"""The header's number and the field's number in it."""
+"""Number of the header, and number of the field in it."""
 
 _KEY_BYTE_ORDER, _DATA_BYTE_ORDER, _KEY_TYPEOF, _DATA_TYPEOF, _DATA_INTERVAL, _COMMENT = 0, 1, 3, 4, 6, 7
 _ORDER_MIXED, _ORDER_HOST, _ORDER_NETWORK = 0, 1, 2
@@ -41,7 +41,7 @@ def key_type(key: Key, family: Family) -> int:
 
 
 def data_type(holds: Holds, family: Family) -> int:
-    """The number of the type of what a map holds."""
+    """The number of the type of a map's values."""
     return _VERDICT if holds is Holds.VERDICT else _DATATYPE[family] << _TYPE_BITS | _INET_SERVICE
 
 
