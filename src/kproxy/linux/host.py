@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 DEFAULT_TIMEOUT = 60.0
 """Time limit of a command, in seconds."""
 
-_PIPE_BUFFER_SIZE = 1 << 20
+_PIPE_SIZE = 1 << 20
 """Size of the pipe to a tool's stdin, in bytes: 1 MiB, the default of fs.pipe-max-size for unprivileged users.
 
 A large pipe lets a tool parse while the rest of its input is still being rendered.
@@ -52,8 +52,6 @@ RECEIVE_BUFFER = 1 << 20
 
 _SOCKET_BUFFER = 1 << 25
 _REQUESTS_PER_BATCH = 200
-_PIPE_SIZE = 1 << 20
-"""Pipe size that `_feed` requests (fcntl F_SETPIPE_SZ), in bytes."""
 
 NETLINK_NETFILTER = 12
 
@@ -196,8 +194,10 @@ def _start(
             raise HostError(shlex.join(argv), error.strerror or str(error), Reason.UNSUPPORTED) from error
         raise os_error(shlex.join(argv), error, Purpose.COMMAND) from error
     assert process.stdin is not None, "stdin=PIPE makes a pipe"
-    with contextlib.suppress(OSError):  # F_SETPIPE_SZ is optional: a smaller pipe works too
-        fcntl.fcntl(process.stdin, fcntl.F_SETPIPE_SZ, _PIPE_BUFFER_SIZE)
+    with contextlib.suppress(
+        OSError
+    ):  # an unprivileged user's share of pipe memory may be used up: a smaller pipe works too
+        fcntl.fcntl(process.stdin, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
     return process
 
 
@@ -235,8 +235,6 @@ def _feed(process: subprocess.Popen[bytes], stdin: Iterable[bytes]) -> None:
         return
     try:
         with pipe:
-            with contextlib.suppress(OSError):  # an unprivileged user's share of pipe memory may be used up
-                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
             for chunk in stdin:
                 pipe.write(chunk)
     except BrokenPipeError:
