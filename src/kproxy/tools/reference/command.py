@@ -1,4 +1,4 @@
-"""``kproxy spec show``: an ID in, what is known of it out; `kproxy.cli` parses arguments for it."""
+"""``kproxy spec show``: an ID in, its entry out; `kproxy.cli` parses its arguments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kproxy.tools.reference.entries import Item, ReferenceEntry, entries, sugges
 
 EXIT_UNKNOWN_ID = 2
 MOST_SHOWN = 6
-"""Items of a section that the text shows; of a topic's all."""
+"""Largest number of items of a section that the text shows; of a topic's all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
-"""One entry of the reference: an ID of the specification with everything that is known of it.
+"""Entries of the reference: an ID of the specification with all facts and places.
 
-`entries` finds what an ID names, `suggestions` what may have been meant.  Everything is read from the specification's
+`entries` returns the entries of an ID, `suggestions` similar IDs.  Everything is read from the specification's
 data, the catalogue and the source code of this installation.
 """
 
@@ -42,7 +42,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceEntry:
-    """What one ID names.  ``facts``: single values by name; ``sections``: lists by name, of what is asked of its kind."""
+    """Entry of one ID.  ``facts``: single values by name; ``sections``: lists by name, which depend on its kind."""
 
     kind: str
     id: str
@@ -53,7 +53,7 @@ class ReferenceEntry:
 
 
 def entries(id: str) -> Iterator[ReferenceEntry]:
-    """Everything that an ID names: a clause, case, behaviour, regression or topic."""
+    """All entries of an ID: a clause, case, behaviour, regression or topic."""
     for known, make in _kinds().values():
         if id in known:
             yield make(known[id])
@@ -62,7 +62,7 @@ def entries(id: str) -> Iterator[ReferenceEntry]:
 
 
 def suggestions(text: str) -> list[tuple[str, str]]:
-    """IDs with their sentences that are like a text, or have it in them."""
+    """IDs, with their sentences, that resemble a text or contain it."""
     all_ids = {id: _sentence(one) for known, _ in _kinds().values() for id, one in known.items()}
     part = text.casefold()
     with_it = (id for id, sentence in all_ids.items() if part in id.casefold() or part in sentence.casefold())
@@ -240,7 +240,7 @@ def _named(places: Iterable[Place]) -> Iterator[Item]:
 
 
 def _mutation(clause: str) -> dict[str, tuple[Item, ...]]:
-    """What breaks the clause when it is taken away: chains and sets, functions; and the mutants that do so."""
+    """Chains, sets and functions whose removal violates the clause, and the mutants that remove them."""
     root = repository()
     if root is None:
         return {"rules": (Item(NO_TESTS),), "mutants": (Item(NO_TESTS),)}
@@ -265,7 +265,7 @@ def _in_a_step(clause: Clause, case: Case) -> bool:
 
 
 def _deviations(cases: list[Case], clause: str = "") -> Iterator[Item]:
-    """What bundled subjects are known to do otherwise in cases, where a clause is given of it alone."""
+    """Known deviations of bundled subjects in cases; with ``clause`` only those from it."""
     for name, subject in _subjects().items():
         path = PACKAGE / f"conformance/subjects/{name}.toml"
         for known in subject.deviations:

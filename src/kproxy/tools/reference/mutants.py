@@ -93,7 +93,7 @@ def _texts(node: ast.AST, known: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _value(node: ast.expr, known: Mapping[str, Any]) -> Any:  # noqa: ANN401 (whatever a constant is)
-    """What a constant expression stands for; None for all that is not one."""
+    """Value of a constant expression; None for any other."""
     match node:
         case ast.Constant(value=value):
             return value
@@ -111,7 +111,7 @@ def _value(node: ast.expr, known: Mapping[str, Any]) -> Any:  # noqa: ANN401 (wh
 
 @cache
 def _names(path: Path) -> Mapping[str, Any]:
-    """What a module's imports of backends, and its constants, stand for."""
+    """Values of a module's imports from backends and of its constants, by name."""
     known: dict[str, Any] = {}
     for node in parsed(path).body:
         match node:

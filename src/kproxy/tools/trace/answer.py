@@ -1,4 +1,4 @@
-"""A question put to a node's rules: the ways, by what becomes of the packet.  Pure."""
+"""Result of a trace: paths of a packet through a node's rules, grouped by its fate.  Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from kproxy.tools.trace import service
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What may become of the packet, in ``chance`` of all connections under the same ``conditions``.
+    """Possible fate of the packet, with probability ``chance`` among connections under the same ``conditions``.
 
-    ``destination`` and ``port`` as it goes on; ``delivered``: to the node's own sockets; ``how`` it was refused.
+    ``destination`` and ``port`` after translation; ``delivered``: to the node's own sockets; ``how``: the action that
+    rejected or dropped it.
     """
 
     fate: PathFate
@@ -35,14 +36,14 @@ class Decision:
 
     @property
     def kind(self) -> str:
-        """``translated``, ``rejected``, ``dropped``, ``untouched``: neither of these; or ``unknown``: it cannot be told."""
+        """``translated``, ``rejected``, ``dropped``, ``untouched`` (none of these), or ``unknown``."""
         refused = {PathFate.REJECTED: "rejected", PathFate.DROPPED: "dropped", PathFate.UNKNOWN: "unknown"}
         return refused.get(self.fate, "translated" if self.translated else "untouched")
 
 
 @dataclass(frozen=True, slots=True)
 class TraceResult:
-    """The packet, what may become of it, the ways it may take, and the Service ports that rules on them name."""
+    """The packet, its possible fates and paths, and the Service ports that rules on the paths name."""
 
     packet: TracedPacket
     decisions: tuple[Decision, ...]
@@ -52,14 +53,14 @@ class TraceResult:
 
     @property
     def taken(self) -> bool:
-        """Whether any rule does anything about it."""
+        """True if some rule affects the packet."""
         return any(
             one.translated or one.masqueraded or one.fate is not PathFate.THROUGH for one in self.decisions
         )
 
 
 def trace_packet(node: TracedNode, packet: TracedPacket, assumed: Sequence[str] = ()) -> TraceResult:
-    """What a node's rules do to the first packet of a connection."""
+    """Trace the first packet of a connection through a node's rules."""
     ways = tuple(follow_packet(node, packet))
     decisions: dict[tuple[object, ...], Decision] = {}
     for way in ways:
@@ -114,5 +115,5 @@ def _decision(way: PacketPath) -> Decision:
 
 
 def step_location(note: TraceStep) -> str:
-    """Where a step stands."""
+    """Chain and rule of a step."""
     return f"{note.chain} {note.rule}".strip()

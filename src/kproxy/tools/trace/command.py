@@ -1,4 +1,4 @@
-"""``kproxy trace``: files or the live node in, an answer out; `kproxy.cli` parses words for it."""
+"""``kproxy trace``: files or the live node in, a result out; `kproxy.cli` parses its arguments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RULES = frozenset({SourceKind.IPTABLES, SourceKind.NFTABLES, SourceKind.IPVS, So
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceOptions:
-    """The words of the command line."""
+    """Arguments of the command line."""
 
     files: Sequence[str]
     sender: str
@@ -37,7 +37,7 @@ class TraceOptions:
 
 
 def run_trace(options: TraceOptions) -> int:
-    """Print what a node's rules do to a packet; 0, or 2 when the question cannot be put or rules cannot be read."""
+    """Print what a node's rules do to a packet; returns 0, or 2 if arguments or rules cannot be read."""
     try:
         known = _known(options)
         dump = read_objects(known.objects) if known.objects else None
@@ -56,7 +56,7 @@ def run_trace(options: TraceOptions) -> int:
 
 
 def _names(dump: Dump, node: TracedNode, packet: TracedPacket) -> show.ObjectNames:
-    """What the objects say of this packet."""
+    """Names of the packet's addresses, from the cluster's objects."""
 
     def owner(address: Address) -> str:
         pod = dump.pod_at(address)
@@ -67,7 +67,7 @@ def _names(dump: Dump, node: TracedNode, packet: TracedPacket) -> show.ObjectNam
 
 
 def _known(options: TraceOptions) -> TraceInputs:
-    """From the files; from the live node where no file holds rules."""
+    """Rules and state from the files; from the live node if no file has rules."""
     files = [_file(name) for name in options.files]
     addresses = [_address(text) for text in options.node_address]
     if any(one.kind in RULES for one in files):

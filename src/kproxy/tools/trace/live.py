@@ -1,7 +1,7 @@
-"""A live node's rules, read by its own tools and changed by nothing here.
+"""Reader of a live node's rules, by its own tools; changes nothing.
 
-Every command lists.  Those that would load a kernel module by asking are not run where the kernel shows that there is
-nothing to ask: legacy iptables without tables, ipset without a rule that asks a set, IPVS without its file in ``/proc``.
+Every command lists.  Those that would load a kernel module are not run where the kernel shows that there is nothing to
+list: legacy iptables without tables, ipset without a rule that matches a set, IPVS without its file in ``/proc``.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from kproxy.model.network import Address
 from kproxy.tools.trace.query import CannotTrace
 
 NET = "/proc/thread-self/net"
-"""Of the network namespace of this thread."""
+"""Proc files of this thread's network namespace."""
 
 
 def read_live_node(files: Sequence[TraceSource], more_addresses: Sequence[Address]) -> TraceInputs:
-    """What the node says, and what files say beside.  Raises `CannotTrace`, `CannotRead`."""
+    """Rules and state of the node, merged with those of files.  Raises `CannotTrace`, `CannotRead`."""
     if os.geteuid() != 0:
         raise CannotTrace(
             "a node's rules are read as root: use sudo, or save them as root and give the files with -f: "
@@ -53,7 +53,7 @@ def _sources(problems: list[str]) -> Iterator[TraceSource]:
 
 
 def _virtual_servers(problems: list[str]) -> Iterator[TraceSource]:
-    """By ``ipvsadm``, which asks by netlink: kernels (seen: 6.1) leave some out of a ``/proc/net/ip_vs`` of several pages."""
+    """Output of ``ipvsadm``, which uses netlink: kernels (seen: 6.1) omit some in a ``/proc/net/ip_vs`` of several pages."""
     listed = _file(f"{NET}/ip_vs")
     if listed and shutil.which("ipvsadm"):
         yield from _printed(("ipvsadm", "-Sn"), problems)
@@ -64,11 +64,11 @@ def _virtual_servers(problems: list[str]) -> Iterator[TraceSource]:
 
 
 _WHOLE = 3500
-"""Characters of ``/proc/net/ip_vs`` that surely came in one page."""
+"""Largest length of ``/proc/net/ip_vs`` that is certainly one page."""
 
 
 def _saves() -> Iterator[tuple[str, ...]]:
-    """Both variants in both families; where a distribution has one only, by its plain name."""
+    """Commands for both variants in both families; with the plain name where a distribution has one only."""
     for family in ("ip", "ip6"):
         nft, legacy = f"{family}tables-nft-save", f"{family}tables-legacy-save"
         yield (nft if shutil.which(nft) else f"{family}tables-save",)
@@ -95,14 +95,14 @@ def _file(path: str) -> str:
 
 
 def _recent_lists() -> dict[str, frozenset[Address]]:
-    """Who is in which list of the ``recent`` match, however long ago."""
+    """Addresses by list of the ``recent`` match, of any age."""
     folder = Path(NET, "xt_recent")
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     return {name: frozenset(_listed(_file(str(folder / name)))) for name in names}
 
 
 def _listed(text: str) -> Iterator[Address]:
-    """``src=10.0.0.1 ttl: 64 last_seen: ...``."""
+    """Addresses in lines of the format ``src=10.0.0.1 ttl: 64 last_seen: ...``."""
     for line in text.splitlines():
         if line.startswith("src="):
             yield ip_address(line.split()[0].removeprefix("src="))

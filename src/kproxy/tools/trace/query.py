@@ -1,6 +1,6 @@
-"""``--from`` and ``--to`` as a packet at this node.  Pure; what cannot be understood says what could.
+"""Parser of ``--from`` and ``--to`` to a packet at this node.  Pure; errors name the valid forms.
 
-With objects of the cluster (``-f``, what kubectl printed) pods and Services have names, by the words of `kproxy.tools.explain`.
+With objects of the cluster (``-f``, output of kubectl) pods and Services can be named, as in `kproxy.tools.explain`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ TO = "ADDRESS:PORT, [ADDRESS]:PORT or svc/NAME:PORT, then /udp or /sctp"
 
 
 class CannotTrace(Exception):
-    """The question cannot be put like this; the message says what to do."""
+    """Invalid arguments, or nothing to trace; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceQuery:
-    """A packet as words; ``via``: the interface it comes in by."""
+    """A packet as text of the command line; ``via``: its input interface."""
 
     sender: str
     target: str
@@ -34,7 +34,7 @@ class TraceQuery:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedQuery:
-    """The packet, who sends it, what it is sent to, and what had to be assumed for that."""
+    """The packet, the names of its sender and target, and the assumptions made."""
 
     packet: TracedPacket
     sender: str
@@ -46,7 +46,7 @@ ResolvedTarget = tuple[str, tuple[Address, ...], int, Protocol]
 
 
 def resolve_query(question: TraceQuery, node: TracedNode, dump: Dump | None) -> ResolvedQuery:
-    """The packet that is meant.  Raises `CannotTrace`."""
+    """Resolve a query to a packet.  Raises `CannotTrace`."""
     try:
         return _sent(question, node, dump, _target(question.target, dump))
     except CannotExplain as problem:
@@ -97,7 +97,7 @@ def _assumed(packet: TracedPacket, question: TraceQuery) -> list[str]:
 
 
 def _sender(text: str, dump: Dump | None) -> tuple[str, tuple[Address, ...]]:
-    """Who sends, and its addresses; none for the node itself."""
+    """Name and addresses of the sender; no addresses for the node itself."""
     if text in {"host", "node"}:
         return "the node itself", ()
     if (address := parse_address(text)) is not None:
@@ -121,7 +121,7 @@ def _own(node: TracedNode, family: Family) -> Address:
 
 
 def _pair(sources: Sequence[Address], destinations: Sequence[Address]) -> tuple[Address, Address]:
-    """The target's first family that the sender has an address of."""
+    """Source and destination of the target's first family in which the sender has an address."""
     for destination in destinations:
         for source in sources:
             if source.version == destination.version:

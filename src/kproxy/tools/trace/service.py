@@ -1,8 +1,8 @@
-"""Which Service port rules belong to, by the words their proxy put there.  Pure.
+"""Service ports that rules belong to, by the names in comments and chains.  Pure.
 
 kube-proxy and kproxy write ``NAMESPACE/NAME:PORT`` at the start of comments of iptables rules and of nftables elements;
 in nftables mode both have it in the names of chains, as ``service-HASH-NAMESPACE/NAME/PROTOCOL/PORT``.  Their chains of
-iptables begin with ``KUBE-``, their table of nftables is ``kube-proxy``; a slash in a comment elsewhere is anybody's.
+iptables begin with ``KUBE-``, their table of nftables is ``kube-proxy``; comments of other chains and tables are ignored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CHAIN = re.compile(
 
 
 def service_names(states: Iterable[PacketState]) -> tuple[str, ...]:
-    """The Service ports that the steps of these ways name, in the order of the ways."""
+    """The Service ports that the steps of these paths name, in the order of the paths."""
     found = (name for state in states for note in state.steps for name in _of(note))
     return tuple(dict.fromkeys(found))
 

@@ -1,6 +1,6 @@
-"""An `TraceResult` as text for people, or as JSON for programs.  Pure.
+"""Formatter of a `TraceResult`, as text or as JSON.  Pure.
 
-Ways that differ only in the middle, as those to different endpoints do, are shown with what they share once.
+Paths that differ only in the middle, as those to different endpoints do, are shown with their common steps once.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from kproxy.tools.trace.answer import Decision, TraceResult, step_location
 from kproxy.tools.trace.query import ResolvedQuery
 
 MOST_BRANCHES = 6
-"""Shown of equal ones; all are in the JSON."""
+"""Largest number of branches shown; the JSON has all."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectNames:
-    """What the objects of the cluster say beside: whose address it is, and which Service ports are asked."""
+    """Names from the cluster's objects: ``owner`` of an address, and Service ports with the packet's destination."""
 
     owner: Callable[[Address], str] = lambda _: ""
     services: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ def trace_text(
     *,
     rules: bool = True,
 ) -> str:
-    """The answer in lines; ``rules``: with each rule as its tool writes it."""
+    """The result as text; ``rules``: with each rule as its tool prints it."""
     known = names or ObjectNames()
     lines = [_question(query), "", "decision:", *_decisions(answer, known)]
     lines += [f"Service: {_service(answer, known)}", "", "way:"]
@@ -83,7 +83,7 @@ def _decisions(answer: TraceResult, names: ObjectNames) -> Iterator[str]:
 
 
 def decision_text(one: Decision, owner: str = "") -> str:
-    """What becomes of the packet, in a line; ``owner``: who has the address it is sent to."""
+    """A decision as one line; ``owner``: name of the pod with the destination's address."""
     chance = "" if one.chance == 1 else f"  ({float(one.chance) * 100:.3g} % of connections)"
     by = f", by {one.by}" if one.by else ""
     if one.fate is not PathFate.THROUGH:
@@ -106,7 +106,7 @@ def decision_text(one: Decision, owner: str = "") -> str:
 
 
 def _tree(ways: Sequence[list[TraceStep]], indent: str, *, rules: bool) -> Iterator[str]:
-    """What all share before, the branches, what all share after."""
+    """Lines of steps: the common ones before, the branches, the common ones after."""
     first = _shared(ways)
     yield from _lines(ways[0][:first], indent, rules=rules)
     rest = [way[first:] for way in ways]
@@ -133,7 +133,7 @@ def _branches(branches: Sequence[list[list[TraceStep]]], indent: str, *, rules: 
 
 
 def _shared(ways: Sequence[list[TraceStep]]) -> int:
-    """How many first steps are the same in all."""
+    """Number of first steps that all paths share."""
     count = 0
     for steps in zip(*ways, strict=False):
         if any(step != steps[0] for step in steps):
@@ -156,7 +156,7 @@ def _lines(notes: Sequence[TraceStep], indent: str, *, rules: bool) -> Iterator[
 def trace_document(
     answer: TraceResult, query: ResolvedQuery, read: Sequence[str] = (), names: ObjectNames | None = None
 ) -> dict[str, Any]:
-    """The answer as JSON."""
+    """The result as a JSON document."""
     known = names or ObjectNames()
     packet = query.packet
     return {
