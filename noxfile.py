@@ -1,8 +1,8 @@
-"""Everything a person or CI runs on this repository; ``nox -l`` lists it.
+"""Sessions of tests, checks and benches; ``nox -l`` lists them.
 
-By itself nox gives each session an environment with the package installed as a wheel would be.
-``./run tests`` gives the same sessions the one ``.venv`` (``--no-venv --no-install``), which is quick.
-What follows ``--`` goes to the session's tool unchanged.
+nox alone makes an environment for each session, with the package installed from a wheel.  ``./run tests`` runs the same
+sessions in the one ``.venv`` (``--no-venv --no-install``), which is quicker.  Arguments after ``--`` are passed to the
+session's tool.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ nox.options.reuse_existing_virtualenvs = True
 nox.options.stop_on_first_error = False
 
 signal.signal(signal.SIGTERM, signal.default_int_handler)
-"""Told to end, nox would go alone; interrupted, it takes its tools along, and these their guests."""
+"""On SIGTERM nox would exit alone; an interrupt it passes on to its tools, and they to their guests."""
 
 JUDGE_KPROXY = ("kproxy", "conformance", "run", "--proxy", "kproxy", "--mode")
 
 IPVS_GROUPS = ("cluster-ip", "internal-policy", "external-policy", "source-ranges", "terminating")
-"""What a few minutes of User-Mode Linux allow; the whole catalogue is `./run conformance`'s."""
+"""Groups of cases for a few minutes of User-Mode Linux; `./run conformance` runs the whole catalogue."""
 
 
 NETNS_TOGETHER = ("--numprocesses=4", "--dist=worksteal")
-"""Tests of namespaces mostly wait: four at a time, on two cores too."""
+"""Options of pytest-xdist: tests of namespaces mostly wait, so four run at a time, on two cores too."""
 
 NETNS_ALONE = tuple(f"tests/netns/test_{name}.py" for name in ("bench", "budgets", "isolation", "memory"))
-"""These measure processor time, memory or the machine itself."""
+"""Test modules that measure processor time, memory or the machine itself, and therefore run alone."""
 
 
 def need_root(session: nox.Session) -> None:
-    """End the session red: a green one that ran nothing would be a lie."""
+    """Fail the session without root: a session that ran nothing must not pass."""
     if os.geteuid() != 0:
         session.error(f"network namespaces need root: run `sudo nox -s {session.name}` or `./run tests`")
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Style, spelling, formatting, generated pages; ``nox -s lint -- --fix`` mends what can be."""
+    """Style, spelling, formatting, generated pages; ``nox -s lint -- --fix`` corrects what it can."""
     session.install(".[lint]")
     session.run("ruff", "check", *session.posargs)
     session.run("ruff", "format", *(() if "--fix" in session.posargs else ("--check", "--diff")))
@@ -61,17 +61,17 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def unit(session: nox.Session) -> None:
-    """What needs neither root nor network: pure functions, the oracle, every case in the simulator."""
+    """Tests without root and network: pure functions, the oracle, every case in the simulator."""
     session.install(".[test]", "nox")
     session.run("pytest", "tests/unit", "--numprocesses=auto", *session.posargs)
 
 
 @nox.session(default=False)
 def netns(session: nox.Session) -> None:
-    """The kernel, in network namespaces of the tests' own (root)."""
+    """Tests on this machine's kernel, in network namespaces of their own (root)."""
     need_root(session)
     session.install(".[test]")
-    if session.posargs:  # a choice, which may leave one of the two runs below without a test
+    if session.posargs:  # a selection, with which one of the two runs below may have no test
         session.run("pytest", "tests/netns", "--timeout=300", *session.posargs)
         return
     together = (*NETNS_TOGETHER, *(f"--ignore={path}" for path in NETNS_ALONE))
@@ -81,7 +81,7 @@ def netns(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def conformance(session: nox.Session) -> None:
-    """Kproxy judged by real packets, in every mode that this machine's own kernel has (root)."""
+    """Conformance of kproxy by real packets, in every mode that this machine's kernel supports (root)."""
     need_root(session)
     session.install(".")
     here = ("--kernel", "host", "--skip-missing-kernels")
@@ -90,7 +90,7 @@ def conformance(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def apiserver(session: nox.Session) -> None:
-    """The catalogue against etcd and kube-apiserver of ``KUBEBUILDER_ASSETS``; without them it fails and says so (root)."""
+    """The catalogue against etcd and kube-apiserver of ``KUBEBUILDER_ASSETS``; without them it fails with a message (root)."""
     need_root(session)
     session.install(".[test]")
     session.run("pytest", "tests/apiserver")
@@ -100,7 +100,7 @@ def apiserver(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def ipvs(session: nox.Session) -> None:
-    """In User-Mode Linux, by the packaged kernel if there is no other: ipvs mode against a kernel, and judged in part."""
+    """User-Mode Linux, with the packaged kernel if no other was built: tests of ipvs mode, and a part of the catalogue."""
     session.install(".[test]")
     session.run("pytest", "tests/uml/test_ipvs.py", "-m", "not long")
     cases = session.posargs or [word for group in IPVS_GROUPS for word in ("--case", f"{group}.*")]
@@ -109,14 +109,14 @@ def ipvs(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def uml(session: nox.Session) -> None:
-    """User-Mode Linux: its round trip, and what takes minutes there, such as clients at a constant rate."""
+    """Tests in User-Mode Linux: a whole run, and tests that take minutes, such as clients at a constant rate."""
     session.install(".[test]")
     session.run("pytest", "tests/uml", "--ignore-glob=*/test_virtual_*.py", "--timeout=300", *session.posargs)
 
 
 @nox.session(default=False)
 def virtual(session: nox.Session) -> None:
-    """Virtual time (needs `kproxy lab kernel build`): hours of outage, the catalogue of every mode, slow cases included."""
+    """Virtual time (needs `kproxy lab kernel build`): hours of outage, and the catalogue in every mode, with slow cases."""
     session.install(".[test]")
     session.run("pytest", *map(str, sorted(Path("tests/uml").glob("test_virtual_*.py"))), "--timeout=300")
     session.run("kproxy", "conformance", "run", "--kernel", "uml", "--time", "virtual", *session.posargs)
@@ -124,7 +124,7 @@ def virtual(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def vm(session: nox.Session) -> None:
-    """A distribution's kernel by virtme-ng and qemu: its round trip, and a case (minutes without /dev/kvm)."""
+    """A distribution's kernel by virtme-ng and qemu: a whole run, and a case (minutes without /dev/kvm)."""
     session.install(".[test]")
     session.run("pytest", "tests/vm", "--timeout=900", *session.posargs)
 
@@ -157,7 +157,7 @@ def shuffle(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def mutants(session: nox.Session) -> None:
-    """Knock out each rule family of our own backend: some case must turn red and cite the clause (root)."""
+    """Disable each rule family of the own backends: some case must fail and cite the clause (root)."""
     need_root(session)
     session.install(".[test]")
     session.run("python", "-m", "tests.mutants", *session.posargs)
@@ -165,7 +165,7 @@ def mutants(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def faults(session: nox.Session) -> None:
-    """All that may go wrong around the daemon, under traffic; writes docs/daemon-faults.md (root, `kproxy lab kernel build`)."""
+    """Faults around the daemon, under traffic; writes docs/daemon-faults.md (root, `kproxy lab kernel build`)."""
     need_root(session)
     session.install(".[test]")
     session.run("python", "-m", "tests.faults", *(session.posargs or ("--write",)))
@@ -181,7 +181,7 @@ def churn(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def package(session: nox.Session) -> None:
-    """The sdist, and the wheel made of it, in a new environment and an empty folder, as a user has them (root)."""
+    """The sdist, and the wheel built from it, installed in a new environment and used in an empty folder (root)."""
     need_root(session)
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
@@ -197,7 +197,7 @@ def package(session: nox.Session) -> None:
 
 
 def _use(session: nox.Session, programs: Path) -> None:
-    """What a user of an installed kproxy does first; in a folder of the session's own."""
+    """Run the first commands of a user with an installed kproxy, in a temporary folder."""
     judge = (programs / "kproxy", "conformance")
     command = "command = ['{python}', '-m', 'kproxy', 'run', '--config', '{config}']"
     Path("mine.toml").write_text(f"name = 'mine'\nmodes = ['nftables']\n{command}\n")

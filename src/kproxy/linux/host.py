@@ -194,9 +194,8 @@ def _start(
             raise HostError(shlex.join(argv), error.strerror or str(error), Reason.UNSUPPORTED) from error
         raise os_error(shlex.join(argv), error, Purpose.COMMAND) from error
     assert process.stdin is not None, "stdin=PIPE makes a pipe"
-    with contextlib.suppress(
-        OSError
-    ):  # an unprivileged user's share of pipe memory may be used up: a smaller pipe works too
+    # An unprivileged user's share of pipe memory may be used up; a smaller pipe works too.
+    with contextlib.suppress(OSError):
         fcntl.fcntl(process.stdin, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
     return process
 
