@@ -1,4 +1,4 @@
-"""A plain HTTP client of the lab's API server, and a way to write tests as coroutines."""
+"""Plain HTTP client of the lab's API server, and a decorator for tests written as coroutines."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class Stream:
         return [brief(await self.event()) for _ in range(count)]
 
     async def ended(self) -> bool:
-        """Whether the stream ends cleanly with nothing more to read."""
+        """True if the stream ends cleanly without further events."""
         return await asyncio.wait_for(self.response.content.readline(), 5) == b""
 
     async def is_silent(self, seconds: float = 0.15) -> bool:
-        """Whether nothing arrives for a while."""
+        """True if nothing arrives for a short time."""
         try:
             async with asyncio.timeout(seconds):
                 await self.response.content.readline()
@@ -123,7 +123,7 @@ def put(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what no event tells, at most five seconds."""
+    """Wait for a condition without an event, at most five seconds."""
     async with asyncio.timeout(5):
         while not condition():  # noqa: ASYNC110  (the server has no reason to tell)
             await asyncio.sleep(0.01)
@@ -132,7 +132,7 @@ async def until(condition: Callable[[], bool]) -> None:
 def served(
     make: Callable[[], ApiServer] = ApiServer,
 ) -> Callable[[Callable[..., Awaitable[None]]], Callable[[], None]]:
-    """Run a coroutine test against a server of its own; it names what it wants: server, client."""
+    """Run a coroutine test against a server of its own; its parameters select fixtures: server, client."""
 
     def decorate(test: Callable[..., Awaitable[None]]) -> Callable[[], None]:
         async def scenario() -> None:

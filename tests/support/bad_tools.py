@@ -1,6 +1,6 @@
-"""Programs that a subject finds in place of the lab's, and subjects made of them; `test_bad_subjects` judges these.
+"""Broken tools that replace the lab's on a subject's PATH; `test_bad_subjects` judges the resulting subjects.
 
-Texts only: they are written to the subject's own folder, which goes first on its PATH.
+Texts only: they are written to the subject's own folder, which is the first on its PATH.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ BESIDE = "cd {directory} && chmod +x *-restore; export PATH={directory}:$PATH &&
 """Start a program that finds these tools first."""
 
 NEXT = "PATH=${PATH#*:} exec ${0##*/}"
-"""What the tool would have been; the rest of PATH has it."""
+"""Shell prefix that runs the real tool, from the rest of PATH."""
 
 REFUSED = f"""#!/bin/sh
 sed '/^-A KUBE-SVC/i -A KUBE-SERVICES -j NO-SUCH-CHAIN' | {NEXT} "$@"

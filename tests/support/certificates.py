@@ -1,4 +1,4 @@
-"""Certificates of a CA of our own, by the openssl command."""
+"""Certificates of a test CA, made by the openssl command."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""Clients that ask without pause, on a lab's testbed: each connection is judged when it ends."""
+"""Clients that connect without pause, on a lab's testbed: each connection is judged when it ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RATE = 0.02
 
 @dataclass
 class Client:
-    """Opens one connection after the other; remembers which ended as the probe does not expect it, its source included."""
+    """Opens one connection after the other; records those whose outcome, source included, the probe does not expect."""
 
     bed: NetnsTestbed
     instance: Instance
@@ -29,7 +29,7 @@ class Client:
     pause: float = RATE
     lost: list[Observation] = field(default_factory=list)
     repeated: list[Observation] = field(default_factory=list)
-    """Connections that lost their first packet: TCP sent it again.  No clock says so, it is seen."""
+    """Connections whose first packet TCP retransmitted, as seen in the capture; elapsed time is not used."""
     answered: list[str] = field(default_factory=list)
     enough: bool = False
 
@@ -57,13 +57,13 @@ class Client:
 
 @dataclass
 class Clients:
-    """Clients that ask side by side."""
+    """Clients that connect concurrently."""
 
     all: list[Client]
     running: list[asyncio.Task[None]]
 
     async def connect(self, times: int, seconds: float = 30) -> None:
-        """Wait until each has ended ``times`` more connections, however slow the machine is."""
+        """Wait until each client has ended ``times`` more connections, on a machine of any speed."""
         goals = [(one, len(one.answered) + len(one.lost) + times) for one in self.all]
         deadline = time.monotonic() + seconds
         while any(len(one.answered) + len(one.lost) < goal for one, goal in goals):
@@ -71,7 +71,7 @@ class Clients:
             await asyncio.sleep(self.all[0].pause)
 
     async def finish(self) -> list[Client]:
-        """Let each end what it has begun: a connection that hangs is one that is lost."""
+        """Stop after the connections in progress; one that hangs counts as lost."""
         for one in self.all:
             one.enough = True
         await asyncio.gather(*self.running)
@@ -82,7 +82,7 @@ class Clients:
 async def asking(
     bed: NetnsTestbed, instance: Instance, probes: Sequence[Probe], pause: float = RATE
 ) -> AsyncIterator[Clients]:
-    """Clients that ask all the time meanwhile, ``pause`` seconds after each answer."""
+    """Context in which clients connect all the time, ``pause`` seconds after each reply."""
     clients = [Client(bed, instance, probe, pause) for probe in probes]
     running = [asyncio.create_task(one.run()) for one in clients]
     try:
@@ -106,7 +106,7 @@ def _request(instance: Instance, probe: Probe) -> ProbeRequest:
 
 
 def nothing_was_lost(clients: Sequence[Client], at_least: int) -> None:
-    """Every connection ended as it should, and none lost a packet."""
+    """Assert that every connection had an expected outcome, and that none lost a packet."""
     for one in clients:
         assert one.lost == []
         assert one.repeated == []

@@ -1,4 +1,4 @@
-"""The manifests of ``deploy/`` as `kubectl kustomize` would render them, as far as ours go: a base, and patches of it."""
+"""Renderer of the manifests in ``deploy/``: the part of `kubectl kustomize` that they use, a base and patches of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BASE, OVERLAYS = DEPLOY / "base", sorted((DEPLOY / "overlays").iterdir())
 
 Document = dict[str, Any]
 Objects = dict[tuple[str, str], Document]
-"""By kind and name."""
+"""Documents by kind and name."""
 
 
 def documents(path: Path) -> list[Document]:
@@ -33,7 +33,7 @@ def base() -> Objects:
 
 
 def merged(old: Document, patch: Document) -> Document:
-    """A strategic merge, as far as maps go; lists are replaced."""
+    """A strategic merge of maps; lists are replaced."""
     return {
         name: merged(old[name], patch[name])
         if isinstance(old.get(name), dict) and isinstance(patch.get(name), dict)
@@ -43,7 +43,7 @@ def merged(old: Document, patch: Document) -> Document:
 
 
 def rendered(overlay: Path) -> Objects:
-    """What ``kubectl kustomize`` makes of an overlay, as far as ours go: a base, and patches of it."""
+    """The documents of an overlay: its base with its patches applied."""
     (kustomization,) = documents(overlay / "kustomization.yaml")
     assert kustomization.keys() == {"apiVersion", "kind", "resources", "patches"}
     assert [(overlay / path).resolve() for path in kustomization["resources"]] == [BASE]

@@ -1,6 +1,6 @@
-"""A realistic cluster as kubectl prints it, of any size: what people have, mixed as they have it.
+"""Output of kubectl for a realistic cluster of any size, with the usual mix of Services.
 
-Always the same for the same arguments.  Types, policies, affinity, several ports and protocols, no endpoints, endpoints that
+The same for the same arguments.  Types, policies, affinity, several ports and protocols, no endpoints, endpoints that
 are not ready or on their way out, hints, source ranges, host-network endpoints, single and dual stack, headless Services.
 """
 

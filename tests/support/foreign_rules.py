@@ -1,6 +1,6 @@
-"""Rules that no service proxy of ours writes, made at random from the words of nft and iptables, and as Docker and ufw write.
+"""Rules of other programs: random ones in the languages of nft and iptables, and those of Docker and ufw.
 
-What the tools refuse together is thrown away by who loads them.
+Callers discard rule sets that the tools refuse.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def nft(seed: int) -> str:
 
 
 def _chain(name: str, head: str, random: Random, without: tuple[str, ...], more: tuple[str, ...] = ()) -> str:
-    """``without``: chains, and maps that lead to them, which would make a loop."""
+    """A chain with random rules; ``without``: chains, and maps that refer to them, which would make a loop."""
     statements = [one for one in _NFT_STATEMENTS if not set(one.replace("@", "").split()) & set(without)]
     chosen = [*statements, *more * 4]
     rules = [

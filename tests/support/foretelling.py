@@ -1,6 +1,6 @@
-"""A testbed that foretells by `kproxy trace` what each probe will meet, from the rules of the node that judges it.
+"""Testbed that predicts each probe's outcome by `kproxy trace`, from the rules of the node that judges it.
 
-The rules are read inside the node's namespace as on a live node; then the packet is sent, and what came out otherwise is kept.
+The rules are read inside the node's namespace as on a live node; then the packet is sent, and differences are recorded.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def chosen() -> list[Case]:
 
 
 class Foretelling:
-    """The lab's testbed, which asks `trace` about each probe that is sent, by rules read before."""
+    """The lab's testbed, with a prediction by `trace` for each probe, from rules read before."""
 
     def __init__(self, testbed: NetnsTestbed, read: Callable[[NetnsTestbed, str], TraceInputs]) -> None:
         self._testbed, self._read = testbed, read
@@ -86,7 +86,7 @@ class Foretelling:
 
 
 def outcomes(found: TraceResult) -> frozenset[Outcome]:
-    """All that may happen, in the specification's words."""
+    """All possible outcomes, as values of the specification."""
     return frozenset(outcome(one) for one in found.decisions)
 
 

@@ -1,8 +1,8 @@
-"""Hostile API objects for tests: documents that no API server should let through, and one good Service among them.
+"""Hostile API objects for tests: documents that no API server should accept, and one good Service among them.
 
-Any text may be anything: quotes, line ends, metacharacters of shells and of nft, orders to the tools, 300 characters;
-any number may be no port; any field may be of another type.  What the good Service has been allocated (its cluster IP,
-its node port) is claimed by nobody else in the same way, for that is the API server's own promise.
+Texts can be anything: quotes, line ends, metacharacters of shells and of nft, commands of the tools, 300 characters;
+numbers can be no port; fields can be of another type.  No other object has the good Service's cluster IP or node port in
+the same field, since the API server guarantees that.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ strange = st.one_of(
     st.builds(list),
     st.builds(dict),
 )
-"""What may stand where something else is expected."""
+"""Values of unexpected types."""
 
 texts = st.one_of(
     SPELLS,
@@ -223,7 +223,7 @@ def encoded(document: Document) -> bytes:
 
 
 def good_service() -> list[Document]:
-    """A Service of both families with every exposure, and its slices: what nobody may disturb."""
+    """A Service of both families with every exposure, and its slices, which hostile objects must not affect."""
     four, six = GOOD_IPS
     spec = {
         "type": "LoadBalancer",

@@ -1,4 +1,4 @@
-"""Which cases rules in memory cannot show, and how the simulator says so: for the tests of every mode."""
+"""Cases that need a kernel, and the simulator's reasons not to run them: for the tests of every mode."""
 
 from collections.abc import Iterator
 

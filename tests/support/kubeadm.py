@@ -1,4 +1,4 @@
-"""The ConfigMap and the DaemonSet of kube-proxy as kubeadm makes them, read for tests."""
+"""kubeadm's ConfigMap and DaemonSet of kube-proxy, read for tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _pod = _documents["DaemonSet"]["spec"]["template"]["spec"]
 (_container,) = _pod["containers"]
 
 FILES: dict[str, str] = _documents["ConfigMap"]["data"]
-"""By name, as they are mounted at `MOUNTED_AT`."""
+"""Contents of files by name, as mounted at `MOUNTED_AT`."""
 
 MOUNTED_AT: str = next(
     mount["mountPath"] for mount in _container["volumeMounts"] if mount["name"] == "kube-proxy"
@@ -22,6 +22,6 @@ MOUNTED_AT: str = next(
 
 
 def arguments(node: str) -> list[str]:
-    """What follows the name of the program, on this node."""
+    """Arguments of the program on this node."""
     (variable,) = (each["name"] for each in _container["env"] if "fieldRef" in each["valueFrom"])
     return [word.replace(f"$({variable})", node) for word in _container["command"][1:]]

@@ -1,4 +1,4 @@
-"""What is left on the machine of commands that a test started: processes, files, mounts, names of namespaces."""
+"""Leftovers of commands that a test started: processes, files, mounts, names of namespaces."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import pytest
 from tests.support.waiting import eventually
 
 MARK = "KPROXY_TEST_STARTED_BY"
-"""Inherited by whatever a test starts, and looked for in every process of the machine."""
+"""Environment variable that processes of a test inherit, searched in every process of the machine."""
 
 BOASTER = """
 name = "boaster"
 modes = ["nftables", "ipvs"]
 command = ["{python}", "-m", "kproxy", "run", "--config", "{config}"]
 """
-"""kproxy that does not own up to what these modes cannot do: serve node ports on loopback addresses."""
+"""Subject file of kproxy that claims a feature these modes lack: node ports on loopback addresses."""
 BOASTERS_CASE = "node-port.localhost-serves-when-asked-to"
 
 PATIENCE = 60.0
 _SHARED = (Path("/dev/shm"), Path("/var/tmp"), Path("/run/netns"), Path.home() / ".uml")  # noqa: S108 (looked at only)
 _OURS = ("vm_file", "kproxy", "uml")
-"""What files begin with that guests and labs could leave in places that others use too."""
+"""Prefixes of files that guests and labs could leave in shared folders."""
 
 
 class Leftovers:
-    """Compares the machine with what it was when this was made; all that is started from then on is marked."""
+    """Compares the machine with its state when this object was created; processes started since then are marked."""
 
     def __init__(self, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         scratch.mkdir()
@@ -40,16 +40,16 @@ class Leftovers:
         self._rooms: frozenset[str] = frozenset()
 
     def now(self) -> list[str]:
-        """Everything that is there and was not."""
+        """All present processes, files, mounts and names that were not there before."""
         shared = sorted(self._shared() - self._before)
         return [*self._processes(), *map(str, self._scratch.iterdir()), *shared]
 
     def gone(self) -> bool:
-        """Whether all of it goes within `PATIENCE`."""
+        """True if nothing is left within `PATIENCE`."""
         return eventually(lambda: not self.now(), PATIENCE, every=0.05)
 
     def _processes(self) -> list[str]:
-        """Who has the mark, or is where somebody was who had it: a guest's programs have no environment here."""
+        """Marked processes, and those in the session or a namespace of one: a guest's programs have no environment."""
         everybody = list(Path("/proc").glob("[0-9]*"))
         marked = {process for process in everybody if self._mark in _environment(process)}
         ours = _rooms(Path("/proc/self")) | _rooms(Path("/proc/1"))

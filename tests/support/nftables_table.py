@@ -1,7 +1,6 @@
-"""Our table as the kernel would hold it: commands applied to a value, refused where the kernel would refuse them.
+"""Model of nftables mode's table: commands applied to a value, and refused where the kernel would refuse them.
 
-Tests hold the backend's diff to it in the backend's own terms; what the bytes of the same commands mean is shown by the
-simulator.
+Tests of the backend's diff use it on commands; the simulator covers the bytes of the same commands.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ from kproxy.proxy.backends.nftables.rules import (
 
 
 class TransactionRefused(Exception):
-    """The kernel would not do that, and nothing of the transaction."""
+    """The kernel would refuse the transaction."""
 
 
 @dataclass(slots=True)
 class SimulatedTable:
-    """What is in it; ``exists`` is False before the first transaction."""
+    """Contents of the table; ``exists`` is False before the first transaction."""
 
     family: Family
     exists: bool = False
@@ -55,7 +54,7 @@ class SimulatedTable:
     elements: dict[CollectionName, dict[ElementKey, Value]] = field(default_factory=dict)
 
     def apply(self, commands: Iterable[Command]) -> None:
-        """Do what a transaction says.  Raises `TransactionRefused`; the table is then of no use any more."""
+        """Apply a transaction.  Raises `TransactionRefused`; the table must not be used afterwards."""
         for command in commands:
             if not self.exists and not isinstance(command, AddTable):
                 raise TransactionRefused(f"there is no table: {command}")
@@ -115,7 +114,7 @@ class SimulatedTable:
                 found[key] = value
 
     def _has_dangling_reference(self, rule: Rule) -> bool:
-        """Whether a rule speaks of what is not there."""
+        """True if a rule refers to a chain, set or map that does not exist."""
         for step in rule.steps:
             match step:
                 case Jump(chain) | Goto(chain) if chain not in self.chains:

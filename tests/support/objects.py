@@ -1,4 +1,4 @@
-"""Short ways to write API objects in tests; what is not given has the API's default."""
+"""Constructors of API objects for tests; omitted fields have the API's default."""
 
 from collections.abc import Iterable
 

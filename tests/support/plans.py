@@ -1,4 +1,4 @@
-"""Plans for tests of iptables mode, with few words."""
+"""Constructors of plans for tests of iptables mode."""
 
 from collections.abc import Iterable
 from ipaddress import ip_address, ip_network
@@ -90,7 +90,7 @@ def plan_of(
     node_ports: NodePorts | None = None,
     cluster_ips: MasqueradePolicy = MasqueradePolicy.OFF_CLUSTER,
 ) -> Plan:
-    """A plan whose cluster IPs are masqueraded as those of `frontend` are, if nothing else is said."""
+    """A plan whose cluster IPs are by default masqueraded as those of `frontend` are."""
     ports = node_ports or NodePorts(None, localhost=family is Family.IPV4)
     return Plan(
         family=family,
@@ -106,7 +106,7 @@ _ENDPOINTS = tuple(f"10.0.0.{i}:80" for i in range(4))
 
 @st.composite
 def services(draw: st.DrawFn, number: int) -> ServicePlan:
-    """Service number so-and-so in one of many shapes; addresses do not collide between numbers."""
+    """Service ``number`` in one of many shapes; addresses of different numbers do not collide."""
     chosen = draw(st.lists(st.sampled_from(_ENDPOINTS), unique=True, max_size=4))
     local = draw(st.booleans())
     everywhere = pool(*chosen)

@@ -1,4 +1,4 @@
-"""What a real kube-proxy was recorded to write."""
+"""Jumps recorded from a real kube-proxy."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ RECORDED = Path(__file__).with_name("recorded")
 
 
 def recorded_jumps(family: Family) -> list[str]:
-    """The lines with their table before them, as in the file; `recorded/` says where they come from."""
+    """The lines with their table before them, as in the file; `recorded/` names their source."""
     table, found = "", []
     for line in (RECORDED / f"kube-proxy-jumps.{family.value.lower()}.txt").read_text().splitlines():
         if line.startswith("*"):

@@ -1,7 +1,7 @@
-"""A node between a client and a server, without Kubernetes: whatever rules it has, what does a first packet meet?
+"""A node between a client and a server, without Kubernetes: outcome of a first packet under any rules.
 
-Every address of ``SERVED`` is the server's, so that it takes what a rule sends there; raw sockets see which address and
-port a packet had when it was delivered, whether anybody listens or not.
+Every address of ``SERVED`` is the server's, so that it receives all packets that a rule sends there; raw sockets record
+address and port of a packet when it is delivered, also without a listener.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ CLIENT, NODE, NODE_BEHIND, SERVER = "10.9.1.2", "10.9.1.1", "10.9.2.1", "10.9.2.
 SERVED = "10.20.0.0/16"
 BLACKHOLE, UNREACHABLE, ELSEWHERE = "10.66.0.1", "10.67.0.1", "10.99.0.1"
 SILENCE = 0.05
-"""Seconds.  All three are on this machine, and a packet goes through them within the call that sends it."""
+"""Seconds without a packet after which it counts as dropped: it passes all three namespaces within the send call."""
 
 _KINDS = {"udp": (socket.SOCK_DGRAM, socket.IPPROTO_UDP), "tcp": (socket.SOCK_STREAM, socket.IPPROTO_TCP)}
 _REFUSED = {errno.ECONNREFUSED, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.ECONNRESET}
 _DROPPED = {errno.EPERM, errno.EINVAL}
-"""What a sender on the node itself is told when a rule, or a blackhole route, drops its packet."""
+"""Errnos of a sender on the node itself when a rule, or a blackhole route, drops its packet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """``kind``: ``rejected``, ``dropped``, ``server`` or ``node``: who got it, at which address and port, from whom."""
+    """Outcome of a packet: ``rejected``, ``dropped``, or its receiver, ``server`` or ``node``, with addresses and port."""
 
     kind: str
     destination: str = ""
@@ -88,7 +88,7 @@ class Router:
         return Met("dropped")
 
     def _delivered(self, protocol: str) -> Met | None:
-        """What a raw socket saw that was sent to a probe's port from a source port of ours."""
+        """Packets at a raw socket from a probe's source port to its port."""
         found: Met | None = None
         for name in ("node", "server"):
             raw = self._raw[name, protocol]
@@ -114,7 +114,7 @@ def _sent(probe: socket.socket) -> int:
 
 
 def _parsed(name: str, packet: bytes, protocol: str) -> Met | None:
-    """Not the answers: of TCP the first segment alone; nobody answers UDP."""
+    """Parser of a request: of TCP the first segment alone; replies are skipped, and UDP has none."""
     source, destination = (str(IPv4Address(packet[at : at + 4])) for at in (12, 16))
     start = (packet[0] & 15) * 4
     _, port = struct.unpack_from("!HH", packet, start)
@@ -125,7 +125,7 @@ def _parsed(name: str, packet: bytes, protocol: str) -> Met | None:
 
 @contextmanager
 def router() -> Iterator[Router]:
-    """The namespaces, wired; they are gone afterwards."""
+    """The wired namespaces, removed afterwards."""
     with ExitStack() as stack:
         client, node, server = (create_namespace(name) for name in ("client", "node", "server"))
         for namespace in (client, node, server):

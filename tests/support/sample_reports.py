@@ -61,19 +61,19 @@ def report(*results: CaseResult) -> Report:
 
 
 def outcome(name: str, *results: CaseResult, **environment: str) -> RunOutcome:
-    """A run of several."""
+    """Outcome of one run of several."""
     mode = name.partition(" ")[0]
     run = Report(subject="my-proxy", mode=mode, environment=environment, results=results, seconds=1.0)
     return RunOutcome(name=name, report=run)
 
 
 def read(*outcomes: RunOutcome, subject: str = "my-proxy", where: str = "r.json") -> DocumentRead:
-    """What is read back of these runs."""
+    """The reports as read back from their JSON."""
     return parse_results(
         results_document.format_document(results_document.matrix_document(subject, outcomes, 2.0)), where
     )
 
 
 def compared(*outcomes: RunOutcome) -> Comparison:
-    """These runs beside one another."""
+    """Comparison of the reports."""
     return compare_runs([read(*outcomes)])

@@ -1,7 +1,7 @@
-"""What the kernel's tools would print of a plan, made from our own backends' values: rules for `kproxy.tools.trace` without a kernel.
+"""Output of the kernel's tools for a plan, made from the backends' values: input of `kproxy.tools.trace` without a kernel.
 
-The text is the backends' own, which the kernel tests hold to the kernel; nftables' JSON is made here, and
-``tests/netns/test_trace.py`` holds `trace` to what the real ``nft`` prints.
+The text is the backends' own, which kernel tests compare with the kernel's; nftables' JSON is made here, and
+``tests/netns/test_trace.py`` tests `trace` with the output of the real ``nft``.
 """
 
 from __future__ import annotations

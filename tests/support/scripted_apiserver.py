@@ -1,4 +1,4 @@
-"""An HTTP server that answers each request by the next line of a script, and remembers what it was asked."""
+"""HTTP server that replies to each request with the next entry of a script, and records the requests."""
 
 import http.server
 import threading

@@ -1,4 +1,4 @@
-"""A cluster that the tests know: every address is another one than the lab's, some are the lab's for somebody else."""
+"""A fixed cluster for tests: every address differs from the lab's, some are the lab's address of another object."""
 
 from ipaddress import ip_address, ip_network
 
@@ -31,4 +31,4 @@ PLACE = ClusterTopology(
     taken_ports=frozenset({30000, 30002}),
     neighbour=pair("192.168.7.7", "fd07::7"),
 )
-"""Its pods have, the other way round, addresses that the lab's have: as kind's do."""
+"""Topology whose pods have the lab's pod addresses, exchanged, as in kind's."""

@@ -1,4 +1,4 @@
-"""A testbed that answers as a test tells it to, and cases small enough to see through."""
+"""Testbed with scripted observations, and small cases."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -47,7 +47,7 @@ ELSEWHERE = Delivered(ip_address("192.0.2.1"), 9, SourceIP.PRESERVED)
 Question = Probe | Ping | Open | Send | Reopen
 
 Answer = Callable[[Instance, Question, int], Observation]
-"""What the ``int``-th of several connections of a step meets."""
+"""Observation of the ``int``-th of several connections of a step."""
 
 
 def small_case(
@@ -65,14 +65,14 @@ def met(outcome: Outcome) -> Observation:
 
 
 def lawful_outcomes(instance: Instance, step: Question) -> list[Outcome]:
-    """What the step allows, in an order of its own; of a flow, what opening it allows."""
+    """Outcomes that the step allows, in a fixed order; of a flow, those of its opening."""
     if isinstance(step, Send | Reopen):
         step = next(s for s in instance.case.steps if isinstance(s, Open) and s.flow == step.flow)
     return sorted(instance.outcomes(step.expect, step.to), key=str)
 
 
 def fairly(instance: Instance, step: Question, number: int) -> Observation:
-    """Every lawful outcome in turn; a flow stays where it is."""
+    """Every lawful outcome in turn; a flow keeps its endpoint."""
     outcomes = lawful_outcomes(instance, step)
     return met(outcomes[number % len(outcomes)])
 
@@ -82,7 +82,7 @@ def always(outcome: Outcome) -> Answer:
 
 
 class Scripted:
-    """It writes down what is asked of it, in ``log``."""
+    """Scripted testbed; records its calls in ``log``."""
 
     name = "scripted"
 
@@ -159,7 +159,7 @@ def run_all(testbed: Scripted, *cases: Case) -> list[InstanceProgress]:
 
 
 def findings(testbed: Scripted, *steps: Step) -> list[Finding]:
-    """What a run of one case of these steps finds; the harness could observe all of it."""
+    """Findings of a run of one case with these steps; asserts that there was no harness error."""
     progress = run_all(testbed, small_case(*steps))
     assert [entry.harness_error for entry in progress] == [""]
     return progress[0].findings

@@ -1,4 +1,4 @@
-"""Cases in the simulator: what its mode does otherwise than is lawful."""
+"""Cases in the simulator: findings by mode."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KPROXY = load_subject("kproxy")
 
 
 def findings(cases: Sequence[Case], mode: str) -> list[Finding]:
-    """What is not lawful and no known deviation, in rules of a mode."""
+    """Findings that are no known deviation, with the rules of a mode."""
     able = [case for case in cases if not KPROXY.missing_features(case, mode)]
     progress = [
         one

@@ -1,4 +1,4 @@
-"""A small cluster in names, for tables of packets and their lawful outcomes.
+"""A small cluster with short names, for tables of packets and their lawful outcomes.
 
 Pods ``a1 a2 a3`` on node-a, ``b1 b2`` on node-b, ``x`` an endpoint outside; ``a`` and ``b`` are the nodes.
 The judged node is node-a.  Outcomes are written ``a1`` (delivered, source preserved), ``~a1``
@@ -188,18 +188,18 @@ def packet(interface: str | None, source: str, to: str, number: int = 80, protoc
 
 
 def pod(name: str, to: str, number: int = 80, protocol: Protocol = TCP) -> Packet:
-    """What a pod of node-a sends."""
+    """A packet from a pod of node-a."""
     return packet(f"veth-{name.removesuffix('/6')}", name, to, number, protocol)
 
 
 def host(to: str, number: int = 80, protocol: Protocol = TCP, *, source: str = "") -> Packet:
-    """What a process of node-a sends."""
+    """A packet from a process of node-a."""
     own = "a/6" if ":" in to else "a"
     return packet(None, source or own, to, number, protocol)
 
 
 def client(to: str, number: int = 80, protocol: Protocol = TCP, *, source: str = "") -> Packet:
-    """What comes to node-a from outside."""
+    """A packet that arrives at node-a from outside."""
     own = "client/6" if ":" in to else "client"
     return packet("eth0", source or own, to, number, protocol)
 

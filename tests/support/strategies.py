@@ -18,7 +18,7 @@ T = TypeVar("T")
 Item = TypeVar("Item", api.Service, api.EndpointSlice)
 
 KEYS: tuple[Key, ...] = (("a", "web"), ("a", "x"), ("b", "web"))
-"""The Services there may be."""
+"""Names of possible Services."""
 
 SLICE_KEYS = st.sampled_from([("a", "s1"), ("a", "s2"), ("a", "s3"), ("b", "s1")])
 
@@ -30,7 +30,7 @@ CIDRS = (" 10.0.0.0/8", "10.0.0.1/32", "0.0.0.0/0", "fd00::/64", "::/0")
 
 
 def mostly(usual: st.SearchStrategy[T], other: st.SearchStrategy[T]) -> st.SearchStrategy[T]:
-    """The usual, and seldom the other: an object has many fields, and most of them must be good for it to matter."""
+    """Mostly the usual, seldom the other: an object has effects only if most of its many fields are valid."""
     return st.integers(0, 19).flatmap(lambda number: other if number == 13 else usual)
 
 
@@ -53,7 +53,7 @@ def addresses() -> st.SearchStrategy[str]:
 
 
 def labels(label: str) -> st.SearchStrategy[dict[str, str]]:
-    """Seldom the label, which takes the object out of sight."""
+    """Seldom the label that excludes the object from the proxy."""
     return mostly(st.just({}), st.just({label: ""}))
 
 
@@ -122,7 +122,7 @@ def endpoints(texts: tuple[str, ...]) -> st.SearchStrategy[api.Endpoint]:
 
 @st.composite
 def slices(draw: st.DrawFn, keys: st.SearchStrategy[Key] | None = None) -> api.EndpointSlice:
-    """An EndpointSlice, mostly of some Service; its name does not tell of which."""
+    """An EndpointSlice, mostly of some Service, which its name does not contain."""
     namespace, name = draw(SLICE_KEYS if keys is None else keys)
     owner = draw(one_of(tuple({name for _, name in KEYS}), "", None))
     family, texts = draw(st.sampled_from((("IPv4", V4), ("IPv6", V6))))
@@ -180,7 +180,7 @@ def _changed(
 
 @st.composite
 def successors(draw: st.DrawFn, before: Cluster) -> Cluster:
-    """What may come after ``before``: one object added, changed, taken away, listed last, or told again."""
+    """A possible successor of ``before``: one object added, changed, removed, listed last, or sent again."""
     if draw(st.booleans()):
         return replace(before, services=draw(_changed(before.services, services)))
     return replace(before, slices=draw(_changed(before.slices, slices)))

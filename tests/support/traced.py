@@ -1,4 +1,4 @@
-"""What `kproxy trace` says a packet meets, in the specification's words."""
+"""Results of `kproxy trace` as outcomes of the specification."""
 
 from __future__ import annotations
 

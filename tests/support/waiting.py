@@ -1,4 +1,4 @@
-"""Waiting for what no event tells."""
+"""Waiting for conditions without an event."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def eventually(true: Callable[[], object], patience: float = 10.0, every: float = 0.02) -> bool:
-    """Whether it comes true within so many seconds; looked at so often."""
+    """True if the condition holds within ``patience`` seconds; evaluated every ``every`` seconds."""
     deadline = time.monotonic() + patience
     while not true() and time.monotonic() < deadline:
         time.sleep(every)
