@@ -1,4 +1,4 @@
-"""``python -m tests.faults``: let everything go wrong that is in the table, and write docs/daemon-faults.md.
+"""``python -m tests.faults``: inject all faults of the table, and write docs/daemon-faults.md.
 
 Rows that need a kernel of their own run in a User-Mode Linux guest.  Exit status: 0 all held, 1 a row did not,
 2 this machine cannot run it.
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def run_here(rows: Sequence[Row]) -> Results:
-    """One after the other; those that did not hold are told and left out."""
+    """Outcomes of rows, run one after the other on this machine; failed rows are reported and omitted."""
     found: Results = {}
     for row in rows:
         try:
@@ -66,7 +66,7 @@ def run_here(rows: Sequence[Row]) -> Results:
 
 
 def run_in_guest(rows: Sequence[Row]) -> Results:
-    """The same, each in a guest of its own; raises `LabError` where there is no kernel."""
+    """Outcomes of rows, each run in a guest of its own; raises `LabError` if there is no kernel."""
     found: Results = {}
     with tempfile.TemporaryDirectory(prefix="kproxy-faults-", dir=uml.visible_scratch()) as folder:
         for row in rows:

@@ -1,4 +1,4 @@
-"""Rules that somebody else takes away or alters: they are back within a second where the kernel tells, else within syncPeriod.
+"""Faults by other programs that remove or change rules: repaired within a second where the kernel notifies, else within syncPeriod.
 
 ``life.canary-blindspot``, ``life.nft-no-monitor``, ``life.max-sync``.
 """
@@ -16,15 +16,15 @@ from tests.faults.fault import Fault
 from tests.faults.stage import IPTABLES_LEGACY, IPTABLES_NFT, IPVS, NFTABLES, Proxy, Stage
 
 REPORTED_SECONDS = 1.0
-"""Seconds within which what the kernel tells is repaired."""
+"""Seconds within which notified drift is repaired."""
 SYNC_PERIOD = 2.0
 LOOKED_AT = SYNC_PERIOD + 4.0
-"""Likewise, what must be looked for, which a guest on a busy machine takes its time for."""
+"""Seconds within which drift without notification is repaired, with a margin for a guest on a busy machine."""
 NOTICED = "somebody changed our rules"
 
 
 def damage(*commands: str) -> Callable[[Stage], Awaitable[None]]:
-    """These commands on each node, when all is settled."""
+    """Fault that runs these commands on each node of a settled lab."""
 
     async def happen(stage: Stage) -> None:
         await stage.change()
@@ -40,7 +40,7 @@ def damage(*commands: str) -> Callable[[Stage], Awaitable[None]]:
 
 
 async def repaired(stage: Stage, within: float) -> float:
-    """Wait until both nodes have noticed and serve again."""
+    """Wait until both nodes have repaired the drift and serve again."""
     started = time.monotonic()
     while not all(NOTICED in stage.log(node) for node in topology.NODES):
         assert time.monotonic() - started < within, "nobody noticed"

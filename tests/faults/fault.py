@@ -1,7 +1,7 @@
-"""What a fault is, what it must leave untouched, and what came of one.
+"""Values of a fault and of its outcome, and the judging of it.
 
-Held to: no connection is lost and no first packet of one; ``/healthz`` says 503 when, and only when, a change that the daemon
-knows of has waited for twice the syncPeriod (``hz.stale``); what was written meanwhile is in the kernel soon after.
+Properties that must hold: no connection is lost and no first packet of one; ``/healthz`` says 503 when, and only when, a change that the daemon
+has received has waited for twice the syncPeriod (``hz.stale``); changes made during the fault are in the kernel soon after.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from tests.faults.stage import IPVS, NFTABLES, OVERDUE, Proxy, Stage, Watchman, 
 from tests.support.constant_rate import Client
 
 AFTER = 0.7
-"""Seconds for which clients go on when all is over."""
+"""Seconds for which clients continue after the fault."""
 SLACK = 3.0
-"""Seconds by which health may be late to say what is so: it is asked ten times a second, on a busy machine."""
+"""Largest delay of health in seconds: it is polled ten times a second, on a busy machine."""
 FEWEST = 10
-"""Connections of a client, and answers of ``/healthz``, without which nothing would have been observed."""
+"""Least number of connections of each client, and of replies of ``/healthz``, for a valid observation."""
 AGAIN = 5
-"""Times that rules are taken away again where no client noticed."""
+"""Number of times that rules are removed again if no client was affected."""
 
 
 class Health(enum.Enum):
-    """What ``/healthz`` must say; the value is for the page."""
+    """Status that ``/healthz`` must have; the value is its text on the page."""
 
     WELL = "200 throughout: no change it knew of was late"
     LATE = "503 from twice the syncPeriod after the change until it was written, 200 before and after"
@@ -37,12 +37,13 @@ class Health(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """``happen`` makes it happen, changes something meanwhile, and returns when it is over.
+    """A fault; ``happen`` injects it, changes the cluster meanwhile, and returns when it is over.
 
-    ``within``: the seconds after which, at the latest, what was changed meanwhile must be in the kernel, by design and not as
-    measured.  ``also``: whom it befalls too, but not in every run of the tests; ``long``: in none.  ``own_clock``: only where the machine is a guest of ours.
-    ``losses``: it takes rules away, so connections are lost until they are back; they are counted.  ``recovered`` waits for the
-    end of all trouble, at most so many seconds, and says how many it took.
+    ``within``: largest number of seconds until changes made meanwhile are in the kernel, by design and not as measured.
+    ``proxies``: those it is injected for in every run of the tests; ``also``: further ones; ``long``: not in runs of the
+    tests at all.  ``own_clock``: only in a guest, whose clock it sets.  ``losses``: it removes rules, so connections are
+    lost until the repair; they are counted.  ``recovered`` waits for recovery, at most the given seconds, and returns how
+    many it took.
     """
 
     name: str
@@ -62,7 +63,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A fault and whom it befalls."""
+    """A fault, and the proxy under test."""
 
     fault: Fault
     proxy: Proxy
@@ -72,23 +73,23 @@ class Row:
 
     @property
     def in_guest(self) -> bool:
-        """Whether it needs a kernel of its own: for its clock, or for IPVS."""
+        """True if it needs a guest kernel: for its clock, or for IPVS."""
         return self.fault.own_clock or self.proxy == IPVS
 
     @property
     def short(self) -> bool:
-        """Whether it is for every run of the tests."""
+        """True if it is part of every run of the tests."""
         return not self.fault.long and self.proxy in self.fault.proxies
 
     @property
     def at_home(self) -> bool:
-        """Whether this is the place for it."""
+        """True if it can run on the present kernel."""
         return self.in_guest == (kernel_here() is KernelName.UML)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of a fault; times in seconds."""
+    """Outcome of a fault; times in seconds."""
 
     fault: str
     proxy: str
@@ -100,7 +101,7 @@ class Outcome:
 
 
 async def judge(row: Row) -> Outcome:
-    """Let it happen; raises AssertionError when something was lost, health lied, or recovery took too long."""
+    """Run a fault; raises AssertionError if a connection was lost, health was wrong, or recovery took too long."""
     fault, proxy = row.fault, row.proxy
     async with open_stage(proxy, fault.sync_period, disk=fault.disk) as stage:
         started = time.monotonic()
@@ -135,7 +136,7 @@ async def judge(row: Row) -> Outcome:
 
 
 async def observed_enough(stage: Stage) -> None:
-    """Wait until each client and the watchman have observed `FEWEST` times: a busy machine lets them take their time."""
+    """Wait until each client and the `Watchman` have `FEWEST` observations, on a machine of any speed."""
     began = time.monotonic()
     while len(stage.watchman.said) < FEWEST or any(
         len(one.answered) + len(one.lost) < FEWEST for one in stage.clients.all
@@ -145,13 +146,13 @@ async def observed_enough(stage: Stage) -> None:
 
 
 def check_losses(client: Client) -> None:
-    """AssertionError when a connection was lost, or its first packet."""
+    """Raise AssertionError if a connection or its first packet was lost."""
     assert not client.lost, client.lost
     assert not client.repeated, client.repeated
 
 
 def check_health(watchman: Watchman, fault: Fault, changed: float, recovered: float) -> str:
-    """What was said, in words; AssertionError when it was not so."""
+    """Text of the statuses of ``/healthz``; raises AssertionError if one was wrong."""
     said = watchman.between(0)
     assert len(watchman.said) >= FEWEST
     match fault.health:

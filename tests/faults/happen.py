@@ -1,4 +1,4 @@
-"""How each fault comes about: one function each, which changes something meanwhile and ends when the fault does."""
+"""Functions that inject faults: each makes a change of the cluster during the fault, and returns when it is over."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BACK = 12.0
 """The longest pause between two watches is 10 s."""
 SHORT = 2.0
 LISTED = "] services: "
-"""A daemon's log when it has been told of all Services."""
+"""Part of the daemon's log line after the list of all Services."""
 
 # ------------------------------------------------------------------------------- the API server
 
@@ -45,7 +45,7 @@ async def api_server_killed(stage: Stage) -> None:
 
 
 async def down_at_start(stage: Stage) -> None:
-    """The daemons start, and there is nobody to ask: the rules of their predecessors stay (``life.apiserver-down``)."""
+    """The daemons start without an API server: the rules of their predecessors stay (``life.apiserver-down``)."""
     for one in stage.wires.values():
         await one.disconnect()
     before = await stage.rules()
@@ -58,7 +58,7 @@ async def down_at_start(stage: Stage) -> None:
 
 
 async def slices_withheld(stage: Stage) -> None:
-    """The daemons start and are told of Services, but not of EndpointSlices (``life.wait-both``)."""
+    """The daemons start and receive Services, but no EndpointSlices (``life.wait-both``)."""
     before, lists = await stage.rules(), [stage.log(node).count(LISTED) for node in topology.NODES]
     with stage.server.faults.during(StallRequests(kinds=frozenset({ResourceKind.ENDPOINT_SLICE}))):
         await stage.bed.change([RestartProxy(node, ()) for node in topology.NODES])
@@ -94,7 +94,7 @@ async def cable_pulled(stage: Stage) -> None:
 
 
 def refused(code: int, retry_after: int | None = None, seconds: float = SHORT) -> Happening:
-    """All requests, and the watches that are open end."""
+    """All requests are refused, and open watches end."""
 
     async def happen(stage: Stage) -> None:
         with stage.server.faults.during(Refuse(code=code, retry_after=retry_after)):
@@ -112,7 +112,7 @@ def refused(code: int, retry_after: int | None = None, seconds: float = SHORT) -
 
 
 def pauses(stage: Stage, since: float) -> Iterator[tuple[float, float]]:
-    """Times of requests for one thing by one node, each with the next."""
+    """Times of consecutive requests for one kind of object by one node, in pairs."""
     by_kind: dict[object, list[float]] = {}
     for request in stage.server.requests:
         if request.at > since:
@@ -133,7 +133,7 @@ async def version_forgotten(stage: Stage) -> None:
 
 
 def killed(times: int, seed: int = 1) -> Happening:
-    """At random moments of its life: while it starts, lists, writes, waits.  Endpoints change all the time."""
+    """Kill the daemon at random moments: while it starts, lists, writes, waits.  Endpoints change all the time."""
     chance = random.Random(seed)  # noqa: S311 - the same moments every time
 
     async def happen(stage: Stage) -> None:
@@ -154,7 +154,7 @@ def killed(times: int, seed: int = 1) -> Happening:
 
 
 async def disk_full(stage: Stage) -> None:
-    """The file system of the log, and of temporary files."""
+    """Fill the file system of the log and of temporary files."""
     fillings = [stage.disk(node) / "filling" for node in topology.NODES]
     for path in fillings:
         fill(path)
@@ -169,7 +169,7 @@ async def disk_full(stage: Stage) -> None:
 
 
 def fill(path: Path) -> None:
-    """Write until there is no room."""
+    """Write a file until the file system is full."""
     with path.open("ab", buffering=0) as file:
         try:
             while file.write(bytes(4096)):
@@ -179,7 +179,7 @@ def fill(path: Path) -> None:
 
 
 async def clock_jumps(stage: Stage) -> None:
-    """The machine's clock, so only in a guest."""
+    """Set the machine's clock; only in a guest."""
     assert kernel_here() is KernelName.UML, "never set the clock of the machine itself"
     for hours in (2, -5, 24 * 400, -24 * 400):
         time.clock_settime(time.CLOCK_REALTIME, time.time() + 3600 * hours)
@@ -236,7 +236,7 @@ def lock_held(seconds: float) -> Happening:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """As ``iptables`` locks it."""
+    """Hold a lock file in the way that ``iptables`` does."""
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

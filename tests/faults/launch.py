@@ -1,8 +1,8 @@
-"""Runs the daemon as it is, but so that what it writes to the kernel can be made to fail, and patience is short.
+"""Runs the unmodified daemon with injectable write failures and short timeouts.
 
 ``python launch.py FOLDER disk|plain SYNC_PERIOD run --config FILE``.  As long as there is a file ``FOLDER/always``, or once for a
-file ``FOLDER/once``, ``iptables-restore`` and ``ipset`` fail before they begin, and a transaction for nf_tables gets a message more,
-which makes the kernel refuse it.  Each failure adds a line to ``FOLDER/failed``.  ``disk``: log and temporary files are on a file system of 128 kB
+file ``FOLDER/once``, ``iptables-restore`` and ``ipset`` fail before they begin, and a transaction for nf_tables gets an additional
+message that the kernel refuses.  Each failure adds a line to ``FOLDER/failed``.  ``disk``: log and temporary files are on a file system of 128 kB
 that only the daemon sees, ``FOLDER/disk``.
 """
 

@@ -1,7 +1,7 @@
-"""Where faults happen: a settled lab whose clients never pause, with the line to the API server in our hands.
+"""Lab for faults: settled, with clients that never pause and a controlled connection to the API server.
 
 Two nodes, a daemon on each, four clients that open one connection after the other (`tests.support.constant_rate`),
-and somebody who asks each daemon's ``/healthz`` ten times a second.
+and a `Watchman` that polls each daemon's ``/healthz`` ten times a second.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ LAUNCH = Path(__file__).with_name("launch.py")
 HEALTH_PORT = 10256
 HEALTH_PAUSE = 0.1
 HEALTH_WITHIN = 5.0
-"""Seconds; an idle machine needs some milliseconds, a guest on a busy one may stand still for more than one."""
+"""Timeout of ``/healthz`` in seconds; an idle machine replies in milliseconds, a guest on a busy one can stall for over one."""
 OVERDUE = 30.0
-"""Seconds after which a change that nothing hinders should have been applied."""
+"""Seconds after which a change without any fault must have been applied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,12 @@ IPVS = Proxy("ipvs", Xtables.LEGACY)
 
 @dataclass
 class Watchman:
-    """Asks for ``/healthz`` of both nodes until `stop`; what was said, and when (monotonic)."""
+    """Polls ``/healthz`` of both nodes until `stop`; records time (monotonic) and status."""
 
     nodes: Sequence[Namespace]
     pause: float = HEALTH_PAUSE
     said: list[tuple[float, int | None]] = field(default_factory=list)
-    """None where nobody listened."""
+    """Time and status; None: the connection was refused."""
     stopped: bool = False
 
     async def run(self) -> None:
@@ -82,7 +82,7 @@ class Watchman:
 
 @asynccontextmanager
 async def watching(watchman: Watchman) -> AsyncIterator[None]:
-    """Let him ask meanwhile."""
+    """Context in which the watchman polls."""
     running = asyncio.create_task(watchman.run())
     try:
         yield
@@ -92,7 +92,7 @@ async def watching(watchman: Watchman) -> AsyncIterator[None]:
 
 
 async def health(node: Namespace) -> int | None:
-    """The status of ``/healthz``; None where nobody listens, or nobody answers in time."""
+    """The status of ``/healthz``; None if the connection is refused or times out."""
     sock = node.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         async with asyncio.timeout(HEALTH_WITHIN):
@@ -109,7 +109,7 @@ async def health(node: Namespace) -> int | None:
 
 @dataclass
 class Stage:
-    """What a fault has in its hands."""
+    """Lab, proxies and clients of a fault."""
 
     proxy: Proxy
     lab: Lab
@@ -124,12 +124,12 @@ class Stage:
     _sentinels: itertools.count[int] = field(default_factory=lambda: itertools.count(100))
     _rotation: itertools.cycle[tuple[str, ...]] = field(default_factory=lambda: itertools.cycle(ROTATION))
     pending: Sentinel | None = None
-    """What was written last and must be found in the kernel when all is over."""
+    """Last change, which must be in the kernel after the fault."""
     changed: float = 0.0
-    """When (monotonic)."""
+    """Time of the last change (monotonic)."""
 
     async def change(self) -> None:
-        """Other endpoints for the Service that is asked for, and one Service more."""
+        """Change the endpoints of the clients' Service, and add a Service."""
         await self.bed.change(self.world.apply_step(Apply(WEB.replace(backends=pods(*next(self._rotation))))))
         for kind, namespace, name in self.pending.keys if self.pending else ():
             self.server.store.delete(ResourceKind(kind), namespace, name)
@@ -139,7 +139,7 @@ class Stage:
         self.changed = time.monotonic()
 
     async def applied(self, within: float = OVERDUE) -> float:
-        """Wait until both nodes serve in both families what was written last; the seconds it took."""
+        """Wait until both nodes serve the last change in both families; returns the seconds it took."""
         assert self.pending is not None, "a fault must change something meanwhile"
         started = time.monotonic()
         waiting = set(itertools.product(topology.NODES, Family))
@@ -155,7 +155,7 @@ class Stage:
         return took
 
     async def serves_old(self) -> bool:
-        """Whether no node knows what was written last."""
+        """True if no node serves the last change."""
         assert self.pending is not None
         places = itertools.product(topology.NODES, Family)
         return not any([await self._served(node, self.pending, family) for node, family in places])
@@ -168,7 +168,7 @@ class Stage:
         return isinstance(seen, Answered) and seen.who == SENTINEL_POD
 
     async def rules(self) -> list[str]:
-        """What the nodes' kernels hold for IPv4, without what counts or comes and goes with packets."""
+        """Rules of the nodes' kernels for IPv4, without counters and entries that packets create."""
         tool = f"iptables-{self.proxy.variant.name.lower()}-save"
         commands = {
             "iptables": ((tool,),),
@@ -192,7 +192,7 @@ class Stage:
         return self.bed.proxies.log(node).with_suffix(".xtables.lock")
 
     def failures(self) -> int:
-        """How many writes to the kernel were made to fail, on both nodes."""
+        """Number of injected write failures on both nodes."""
         reported = (self.folder(node) / "failed" for node in topology.NODES)
         return sum(len(path.read_text().splitlines()) for path in reported if path.exists())
 
@@ -227,8 +227,8 @@ async def open_stage(
 ) -> AsyncIterator[Stage]:
     """A stage; all that belongs to it is gone after the block.
 
-    ``disk``: logs are on a small one of their own.  ``pause``: seconds between two questions, of clients and of him who
-    asks for health, where there is time.
+    ``disk``: logs are on a small file system of their own.  ``pause``: least seconds between two connections of a client,
+    and between two polls of health.
     """
     instance, probes = steady_case()
     with tempfile.TemporaryDirectory(prefix="kproxy-faults-") as name:
@@ -258,7 +258,7 @@ async def open_stage(
 
 
 async def connect(lab: Lab, server: ApiServer) -> dict[str, Wire]:
-    """The API server behind a wire on each node."""
+    """Put a `Wire` between each node and the API server."""
     await server.listen(listen_in(lab.network[node], LOOPBACK, SERVER_PORT) for node in topology.NODES)
     wires = {
         node: Wire(lab.network[node], API_PORT, f"127.0.0.{number}")

@@ -1,4 +1,4 @@
-"""All faults there are, and whom they befall."""
+"""The table of all faults, and the proxies they are injected for."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The line between a daemon and its API server, and what can go wrong on it, byte by byte.
+"""TCP proxy between a daemon and its API server, with faults at the level of bytes.
 
-A `Wire` passes on what either side says.  A fault is a `Treatment` of what the server says; it is put on a wire with
-`Wire.during`.  Knows no HTTP: a line breaks where it breaks.
+A `Wire` forwards both directions.  A fault is a `Treatment` of the server's bytes; `Wire.during` applies it.  It has no
+knowledge of HTTP: connections break at any byte.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _PIECE = 1 << 16
 OBJECT = b'"object"'
 
 Treatment = Callable[[bytes, asyncio.StreamWriter], Awaitable[bool]]
-"""Passes on, or not, a piece of what the server says; False ends the connection."""
+"""Forwards, changes or drops a chunk from the server; False ends the connection."""
 
 
 async def whole(piece: bytes, writer: asyncio.StreamWriter) -> bool:
-    """No fault."""
+    """Forward the chunk: no fault."""
     writer.write(piece)
     await writer.drain()
     return True
 
 
 async def cut(piece: bytes, writer: asyncio.StreamWriter) -> bool:
-    """In the middle of an object the connection is reset."""
+    """Reset the connection in the middle of an object."""
     if OBJECT not in piece:
         return await whole(piece, writer)
     writer.write(piece[: len(piece) // 2])
@@ -43,7 +43,7 @@ async def cut(piece: bytes, writer: asyncio.StreamWriter) -> bool:
 
 
 async def half_close(piece: bytes, writer: asyncio.StreamWriter) -> bool:
-    """In the middle of an object the server's direction is closed; the other stays open, unread."""
+    """Close the server's direction in the middle of an object; the other stays open, unread."""
     if OBJECT not in piece:
         return await whole(piece, writer)
     writer.write(piece[: len(piece) // 2])
@@ -53,18 +53,18 @@ async def half_close(piece: bytes, writer: asyncio.StreamWriter) -> bool:
 
 
 async def hold_back(_piece: bytes, _writer: asyncio.StreamWriter) -> bool:
-    """Nothing, and the connection stays open."""
+    """Drop the chunk; the connection stays open."""
     await asyncio.sleep(3600)
     return False
 
 
 async def spoil(piece: bytes, writer: asyncio.StreamWriter) -> bool:
-    """The same length, but no JSON."""
+    """Replace the chunk by one of the same length that is no JSON."""
     return await whole(piece.replace(b'{"type":', b"<html>::").replace(b'{"kind":', b"<html>::"), writer)
 
 
 def trickle(size: int, seconds: float) -> Treatment:
-    """So many bytes at a time, with a pause after each."""
+    """Treatment that forwards ``size`` bytes at a time, with a pause of ``seconds`` after each."""
 
     async def slowly(piece: bytes, writer: asyncio.StreamWriter) -> bool:
         for at in range(0, len(piece), size):
@@ -80,16 +80,16 @@ slow = trickle(100, 0.05)
 
 
 class Wire:
-    """Listens where the daemon expects the API server, and connects each connection to where it is."""
+    """Listens at the API server's address as seen by the daemon, and forwards each connection to the real one."""
 
     def __init__(self, namespace: Namespace, port: int, source: str) -> None:
-        """``source`` is the address by which the server tells this wire from others."""
+        """``source``: the address that identifies this wire to the server."""
         self._namespace, self._port, self._source = namespace, port, source
         self._treatment: Treatment = whole
         self._open: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self.treated = 0
-        """How many pieces met a fault."""
+        """Number of chunks that a fault was applied to."""
 
     async def connect(self) -> None:
         """Begin (again) to accept connections."""
@@ -97,7 +97,7 @@ class Wire:
         self._server = await asyncio.start_server(self._accept, sock=sock)
 
     async def disconnect(self) -> None:
-        """Refuse connections, and reset those there are."""
+        """Refuse connections, and reset open ones."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -107,7 +107,7 @@ class Wire:
 
     @contextmanager
     def during(self, treatment: Treatment) -> Iterator[None]:
-        """Treat all that comes meanwhile so."""
+        """Context in which a treatment is applied to all chunks."""
         self._treatment = treatment
         try:
             yield

@@ -1,8 +1,8 @@
-"""``python -m tests.mutants``: break our own proxy in every way of the table, and see that cases notice.
+"""``python -m tests.mutants``: each mutant of the table must be killed by a case.
 
-First a control with nothing broken: its cases must be green.  Then each mutant is put to the cases that cite
-its clauses; it is killed when one turns red and cites the clause.  Exit status: 0 all killed, 1 a mutant
-survived, 2 the control was not green or a mutant could not be judged.
+First a control without a mutation: its cases must pass.  Then each mutant is judged by the cases that cite its
+clauses; it is killed when one fails and cites the clause.  Exit status: 0 all killed, 1 a mutant
+survived, 2 the control failed or a mutant could not be judged.
 
 A mode that this kernel lacks is judged by rules walked in memory where these can show a mutant, and in a guest, with a
 table of its own, where only a kernel can.
@@ -45,12 +45,12 @@ from tests.mutants.table import MUTANTS, NONE
 ALL_KILLED, SURVIVED, CANNOT_RUN = 0, 1, 2
 WIDTH = 140
 SHOWN = 2
-"""How many cases the table names for a mutant."""
+"""Cases that the table names for a mutant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The words of the command line."""
+    """Arguments of the command line."""
 
     names: tuple[str, ...]
     testbed: str
@@ -126,7 +126,7 @@ def _wanted(wrong: Mutant, options: Options) -> bool:
 def _placed(
     wanted: Sequence[Mutant], options: Options
 ) -> tuple[list[Mutant], list[Mutant], list[list[Mutant]]]:
-    """Those to judge as the options say, those to judge in memory instead, and those of each mode for a guest."""
+    """Mutants to judge by the options, those to judge in memory instead, and those for a guest by mode."""
     if not options.on_kernel or options.kernel == KernelName.HOST.value:
         return list(wanted), [], []
     away = {mode for mode in {wrong.mode for wrong in wanted} if _wants_a_guest(mode, options)}
@@ -186,7 +186,7 @@ async def _session(
 async def _control(
     wanted: Sequence[Mutant], mode: str, options: Options, console: Console
 ) -> list[Case] | None:
-    """The cases that are green with nothing broken, of those that cite what is; None where one is red."""
+    """The cases that cite clauses of mutants, run without a mutation; None if one fails."""
     cited = {case.id for wrong in wanted for case in citing(wrong, CATALOGUE)}
     cases = [case for case in CATALOGUE if options.everything or case.id in cited]
     run = runner_on_kernel(options.variant, options.parallel) if options.on_kernel else run_in_simulator
@@ -209,7 +209,7 @@ def _left(results: Sequence[CaseResult]) -> int:
 async def _judge_all(
     wanted: Sequence[Mutant], able: Sequence[Case], options: Options, console: Console
 ) -> list[Judgement]:
-    """All mutants, as many at once as labs are allowed; in the simulator one."""
+    """Judge all mutants, as many at once as labs are allowed; in the simulator one."""
     gate = asyncio.Semaphore(options.parallel if options.on_kernel else 1)
     run: Run = runner_on_kernel(options.variant, parallel=1) if options.on_kernel else run_in_simulator
 

@@ -17,7 +17,7 @@ Merged = dict[Any, tuple[snapshot.EndpointInfo, ...]]
 
 
 def _endpoints(changed: Callable[[api.Endpoint, snapshot.EndpointInfo], snapshot.EndpointInfo]) -> Patch:
-    """Each endpoint as it is read from its slice, changed."""
+    """Patch that changes each endpoint read from a slice."""
 
     def wrap(read: Function) -> Function:
         return lambda item, address, port: changed(item, read(item, address, port))
@@ -26,14 +26,14 @@ def _endpoints(changed: Callable[[api.Endpoint, snapshot.EndpointInfo], snapshot
 
 
 def _merging(changed: Callable[[Merged], Merged]) -> Patch:
-    """The endpoints of each port, changed after they were merged."""
+    """Patch that changes the merged endpoints of each port."""
     return Patch(
         "kproxy.proxy.snapshot.services:merge_endpoints", lambda merge: lambda *of: changed(merge(*of))
     )
 
 
 def _services(changed: Callable[[snapshot.ServiceInfo], snapshot.ServiceInfo]) -> Patch:
-    """Each Service as it is read, changed."""
+    """Patch that changes each Service as it is read."""
 
     def wrap(read: Function) -> Function:
         def service_of(*of: Any) -> tuple[snapshot.ServiceInfo | None, tuple[snapshot.Note, ...]]:  # noqa: ANN401
@@ -46,7 +46,7 @@ def _services(changed: Callable[[snapshot.ServiceInfo], snapshot.ServiceInfo]) -
 
 
 def _without_label(label: str) -> Wrap:
-    """A function of an object, which does not see that label."""
+    """Wrap that hides a label from a function of an object."""
 
     def wrap(judge: Function) -> Function:
         def blind(item: Any, *of: Any) -> Any:  # noqa: ANN401
@@ -124,7 +124,7 @@ def _cut(ranges: Iterable[Any] | None) -> tuple[Any, ...] | None:
 
 
 def _each_slice_by_itself(merge: Function) -> Function:
-    """Endpoints are put together, not merged."""
+    """Wrap that concatenates the endpoints of slices instead of merging them."""
 
     def put_together(slices: Iterable[Any], wanted: Any, *of: Any) -> Merged:  # noqa: ANN401
         found: list[Merged] = [merge([one], wanted, *of) for one in slices]

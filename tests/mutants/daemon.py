@@ -1,4 +1,4 @@
-"""Mutants of the daemon: stale connections, restarts, changes it does not notice.  Only processes show them."""
+"""Mutants of the daemon: stale connections, restarts, changes it does not notice.  Only real processes can show them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _not_at_start(remove: Function) -> Function:
 
 
 def _by_endpoint(remove: Function) -> Function:
-    """With an endpoint that leaves a Service go all UDP entries that it answers, whoever's they are."""
+    """With a removed endpoint all its UDP entries are removed, those of other Services too."""
 
     def removing(self: Any, before: Any, now: Any) -> int:  # noqa: ANN401
         removed: int = remove(self, before, now)
@@ -77,7 +77,7 @@ def _flushing(remove: Function) -> Function:
 
 
 def _from_nothing(begin: Function) -> Function:
-    """What an earlier run left is removed before the first rules are written."""
+    """Rules of an earlier run are removed before the first rules are written."""
     from kproxy.proxy.backends.iptables.kernel.applier import remove_iptables_rules  # noqa: PLC0415
 
     def beginning(self: Any, *of: Any) -> Any:  # noqa: ANN401
@@ -89,7 +89,7 @@ def _from_nothing(begin: Function) -> Function:
 
 
 def _anew(apply: Function) -> Function:
-    """All rules go before new ones are written, at every change."""
+    """At every change all rules are removed before new ones are written."""
     from kproxy.proxy.backends.iptables.kernel.applier import remove_iptables_rules  # noqa: PLC0415
 
     def applying(self: Any, *of: Any) -> Any:  # noqa: ANN401
@@ -101,7 +101,7 @@ def _anew(apply: Function) -> Function:
 
 
 def _trusting(begin: Function) -> Function:
-    """What an earlier run left is taken for what is wanted, but for the Services that the harness waits by."""
+    """Rules of an earlier run are taken for the desired ones, except those of the Services that the harness waits for."""
     from kproxy.proxy.backends.iptables.kernel.drift import drift_monitor  # noqa: PLC0415
 
     def beginning(self: Any, wanted: Any) -> Any:  # noqa: ANN401

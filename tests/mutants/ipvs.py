@@ -1,4 +1,4 @@
-"""Mutants of ipvs mode: its chains, and what is in its sets.  `tests.mutants.ipvs_servers` has the rest."""
+"""Mutants of ipvs mode: its chains, and the members of its sets.  `tests.mutants.ipvs_servers` has the rest."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def left_out(
 
 
 def in_parts(changed: Callable[[IpvsObjects], IpvsObjects]) -> Patch:
-    """Every service port's part, changed."""
+    """Patch that changes the objects of every service port."""
     return Patch(
         "kproxy.proxy.backends.ipvs.desired_state:ipvs_objects", lambda part: lambda *of: changed(part(*of))
     )
 
 
 def without_members(*sets: IpSet) -> Patch:
-    """Nothing is put into these sets."""
+    """Patch that adds no member to these sets."""
     return in_parts(
         lambda part: replace(part, members=frozenset(m for m in part.members if m.set not in sets))
     )
@@ -247,7 +247,7 @@ EMPTY_SETS = {
     IpSet.EXTERNAL_UNANSWERED: "external-policy.local.drop-without-local-endpoint",
     IpSet.SHORTCUT: "external-policy.local.pods-reach-all-endpoints",
 }
-"""Sets that nothing is put into, and what breaks."""
+"""Sets that stay empty, and the clauses that this violates."""
 
 SETS = (
     *(

@@ -20,7 +20,7 @@ MACHINE = "kproxy.proxy.backends.ipvs.kernel.machine:"
 
 
 def in_virtuals(changed: Callable[[DesiredVirtualServer], DesiredVirtualServer]) -> Patch:
-    """Every virtual server, changed."""
+    """Patch that changes every virtual server."""
     return in_parts(lambda part: replace(part, virtuals={k: changed(v) for k, v in part.virtuals.items()}))
 
 
@@ -36,12 +36,12 @@ def _weights_left_at_zero(grown: Function) -> Function:
 
 
 def without_setting(name: str) -> Patch:
-    """A setting of the kernel is left as it is found."""
+    """Patch that leaves a sysctl unset."""
     return Patch(f"{MACHINE}_SETTINGS", lambda settings: {k: v for k, v in settings.items() if k != name})
 
 
 def _all_first(sort: Function) -> Function:
-    """What lets packets in comes as early as what guards."""
+    """Admissions are added as early as guards."""
 
     def sorted_members(*of: object) -> object:
         found = sort(*of)
@@ -51,7 +51,7 @@ def _all_first(sort: Function) -> Function:
 
 
 def _guards_last(sort: Function) -> Function:
-    """What guards comes as late as what lets packets in."""
+    """Guards are added as late as admissions."""
 
     def sorted_members(*of: object) -> object:
         found = sort(*of)
@@ -61,7 +61,7 @@ def _guards_last(sort: Function) -> Function:
 
 
 def _goes_on_being_let_in(sort: Function) -> Function:
-    """What goes is let in until the end."""
+    """Admissions that end are removed last."""
 
     def sorted_members(*of: object) -> object:
         found = sort(*of)

@@ -1,7 +1,7 @@
-"""Which cases a mutant turns red, and whether they cite what it broke.
+"""Judging of a mutant: the cases that fail with it, if they cite a clause of the mutant.
 
-A finding counts when it cites a clause of the mutant's *and* the answer that was contradicted rests on that
-clause: the oracle names it for that very question, or only histories can show it.
+A finding counts if it cites a clause of the mutant *and* the expectation that was not met rests on that clause: the
+oracle names it for that very packet, or only histories can show it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from tests.mutants.mutant import Mutant, applied
 from tests.support.paths import ROOT
 
 PATIENCE, SLOW_PATIENCE = 2.0, 4.0
-"""Seconds to wait for an answer, the second on an emulated kernel: less than a conformance run gives."""
+"""Seconds to wait for a reply, the second on an emulated kernel: less than in a conformance run."""
 AT_ONCE = 500
-"""Probes under way at the same time: more than a conformance run sends, for most of these only wait."""
+"""Concurrent probes: more than in a conformance run, since most of these only wait."""
 FEW = 10
-"""How many cases a mutant meets at first."""
+"""Number of cases that a mutant is judged by at first."""
 
 Run = Callable[[Mutant, Sequence[Case]], Awaitable[Report]]
 """Runs cases on a testbed against a mutant."""
@@ -43,9 +43,9 @@ Run = Callable[[Mutant, Sequence[Case]], Awaitable[Report]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What became of a mutant.
+    """Result of a mutant.
 
-    ``killers``: what turned red and cites ``clauses``, IDs of cases (or a test).  ``asked``: how many
+    ``killers``: IDs of failed cases that cite ``clauses`` (or a test).  ``asked``: how many
     cases were put to it.  ``trouble``: why it could not be judged.
     """
 
@@ -58,7 +58,7 @@ class Judgement:
 
 
 def runner_on_kernel(variant: Xtables, parallel: int) -> Run:
-    """Runs in network namespaces: the mutant is the proxy of both nodes."""
+    """Runner in network namespaces: the mutant is the proxy of both nodes."""
 
     async def run(wrong: Mutant, cases: Sequence[Case]) -> Report:
         return await _conduct(wrong, cases, netns.opener(subject_of(wrong), wrong.mode, variant), parallel)
@@ -67,7 +67,7 @@ def runner_on_kernel(variant: Xtables, parallel: int) -> Run:
 
 
 async def run_in_simulator(wrong: Mutant, cases: Sequence[Case]) -> Report:
-    """Runs in memory: the mutant is this very process, so one at a time."""
+    """Runner in memory: this process is patched, so one mutant at a time."""
     with applied(wrong):
         return await _conduct(wrong, cases, simulator.opener(wrong.mode), 1)
 
@@ -93,7 +93,7 @@ async def _conduct(wrong: Mutant, cases: Sequence[Case], open_testbed: OpenTestb
 
 @contextmanager
 def hurried() -> Iterator[None]:
-    """A conformance run's habits for a session of mutants, which are often silent and fail many cases."""
+    """Settings of a conformance run for mutants, which often drop packets and fail many cases."""
     evidence = mock.AsyncMock(return_value={})
     with (
         mock.patch.object(session, "_keep_evidence", evidence),
@@ -104,7 +104,7 @@ def hurried() -> Iterator[None]:
 
 
 async def judge(wrong: Mutant, cases: Iterable[Case], run: Run) -> Judgement:
-    """Put a mutant to cases, a few first and the others if it survives these."""
+    """Judge a mutant by cases, a few first, and the others if it survives these."""
     started = time.monotonic()
     requested = 0
     trouble = ""
@@ -141,7 +141,7 @@ def citing(wrong: Mutant, cases: Iterable[Case]) -> list[Case]:
 
 
 def _cited(findings: Iterable[Finding], wrong: Mutant) -> frozenset[str]:
-    """The mutant's clauses that these findings cite with reason."""
+    """The mutant's clauses that these findings cite and that their expectations rest on."""
     found: frozenset[str] = frozenset()
     for finding in findings:
         cited = wrong.clauses.intersection(finding.clauses)
@@ -151,7 +151,7 @@ def _cited(findings: Iterable[Finding], wrong: Mutant) -> frozenset[str]:
 
 
 def _grounds(finding: Finding) -> frozenset[str]:
-    """The clauses that the oracle answers the finding's question by; none where it was not a new connection."""
+    """The clauses by which the oracle decides the finding's packet; none if it was not a new connection."""
     instance = finding.instance
     step = instance.case.steps[finding.step - 1]
     if not isinstance(step, Probe | Open):
@@ -166,7 +166,7 @@ def _grounds(finding: Finding) -> frozenset[str]:
 
 
 async def judge_by_test(wrong: Mutant) -> Judgement:
-    """Put a mutant that no packet can show to the test that must fail; without the mutant it must pass."""
+    """Judge a mutant that no packet can show by a test, which must fail with it and pass without."""
     assert wrong.unseen is not None
     started = time.monotonic()
     test = wrong.unseen.test

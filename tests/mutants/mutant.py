@@ -1,6 +1,6 @@
-"""A mutant: our own proxy with one thing wrong, made by patching it from outside.
+"""A mutant: the proxy with one defect, made by patching it from outside.
 
-Production code knows nothing of this.  A mutant is applied to a whole process (``tests.mutants.proxy``)
+Production code does not depend on this.  A mutant is applied to a whole process (``tests.mutants.proxy``)
 or, for the simulator and for unit tests, to this one for a while.
 """
 
@@ -19,7 +19,7 @@ Wrap = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Puts ``wrap(what is there)`` in its place.
+    """Replaces an attribute by ``wrap(attribute)``.
 
     ``where``: ``package.module:name`` or ``package.module:Class.name``, of the module that *uses* it.
     """
@@ -30,7 +30,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """No case can tell: why, and the test (a pytest node) that must fail instead."""
+    """Reason why no case can show the mutant, and the test (a pytest node) that must fail instead."""
 
     why: str
     test: str
@@ -38,9 +38,9 @@ class Unseen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """One thing wrong.
+    """One defect.
 
-    ``clauses``: a case that turns red must cite one of them.  ``needs_kernel``: neither rules walked in
+    ``clauses``: a case that fails must cite one of them.  ``needs_kernel``: neither rules walked in
     memory nor a test without root can show it.  ``mode``: the proxy's.
     """
 
@@ -81,10 +81,10 @@ def owner_and_name(patch: Patch) -> tuple[Any, str]:
 
 
 def instead(function: Function) -> Wrap:
-    """A wrap that forgets what was there."""
+    """A wrap that replaces the function."""
     return lambda _: function
 
 
 def answering(value: object) -> Wrap:
-    """A wrap that makes the function give one value, whatever it is asked."""
+    """A wrap that makes the function return one value for all arguments."""
     return lambda _: lambda *_args, **_kwargs: value

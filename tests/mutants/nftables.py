@@ -1,4 +1,4 @@
-"""Mutants of nftables mode: what maps hold and which chains lead to them."""
+"""Mutants of nftables mode: elements of maps, and chains that look them up."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ in_nftables = partial(mutant, mode="nftables")
 
 COMPILE = "kproxy.proxy.backends.nftables.compile:"
 _ADD = 0
-"""NFT_DYNSET_OP_ADD of linux/netfilter/nf_tables.h: what is in the set stays as it is."""
+"""NFT_DYNSET_OP_ADD of linux/netfilter/nf_tables.h: existing elements stay unchanged."""
 
 
 def _with_a_gap(elements: Function) -> Function:
-    """The last endpoint has the number after its own, which no rule draws; its own is nobody's."""
+    """The last endpoint has the number after its own, which no rule draws; its own number is unused."""
 
     def gapped(*of: Any) -> Iterator[Element]:  # noqa: ANN401
         found: list[Element] = list(elements(*of))
@@ -34,7 +34,7 @@ def _with_a_gap(elements: Function) -> Function:
 
 
 def _numbered(element: Element) -> bool:
-    """Whether it says which endpoint has a number."""
+    """True for an element that maps a number to an endpoint."""
     return isinstance(element.value, tuple)
 
 
@@ -51,7 +51,7 @@ def _in_choices(choices: Function) -> Function:
 
 
 def _left_where_they_were(dense: Function) -> Function:
-    """The others stay where they were; a number that has become free is given to the first endpoint."""
+    """Other endpoints keep their numbers; a free number is given to the first endpoint."""
 
     def sparse(
         before: tuple[PoolEndpoint, ...], wanted: tuple[PoolEndpoint, ...]

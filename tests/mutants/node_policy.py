@@ -1,4 +1,4 @@
-"""Mutants that decide wrongly what this node must do (`kproxy.proxy.plan`), as values."""
+"""Mutants of the plan of this node (`kproxy.proxy.plan`), as values."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _ready_anywhere(service: snapshot.ServiceInfo, _node: str) -> int:
 
 
 def _only_hinted(nearest: Function) -> Function:
-    """No endpoint is better than one that is meant for somebody else."""
+    """Endpoints hinted for other zones are never used, even if no other endpoint is left."""
 
     def strict(ready: list[snapshot.EndpointInfo], node: str, zone: str) -> Any:  # noqa: ANN401
         zones = [endpoint for endpoint in ready if endpoint.zones]
@@ -57,7 +57,7 @@ def _only_hinted(nearest: Function) -> Function:
 
 
 def _hints_that_are_there(hinted: Function) -> Function:
-    """An endpoint without a hint makes no difference to the others."""
+    """Hints count although an endpoint without a hint exists."""
     return lambda ready, hints, *of: hinted([e for e in ready if hints(e)] or ready, hints, *of)
 
 
@@ -66,7 +66,7 @@ def _no_node_hints(hinted: Function) -> Function:
 
 
 def _unready_hints_count(cluster_pool: Function) -> Function:
-    """An endpoint that is not ready and has no hint makes the hints of the others void."""
+    """An endpoint that is not ready and has no hint disables the hints of the others."""
 
     def pool(endpoints: Ends, *of: Any) -> Any:  # noqa: ANN401
         found = tuple(endpoints)
@@ -79,7 +79,7 @@ def _unready_hints_count(cluster_pool: Function) -> Function:
 
 
 def _falls_back(local_pool: Function) -> Function:
-    """Without an endpoint of its own a node uses those of others."""
+    """A node without an endpoint of its own uses those of other nodes."""
 
     def pool(endpoints: Ends, node: str) -> Pool:
         found = tuple(endpoints)
@@ -91,7 +91,7 @@ def _falls_back(local_pool: Function) -> Function:
 
 
 def _nowhere_is_here(local_pool: Function) -> Function:
-    """An endpoint of which nobody says where it is counts as this node's."""
+    """An endpoint without a node name counts as this node's."""
 
     def pool(endpoints: Ends, node: str) -> Any:  # noqa: ANN401
         return local_pool([msgspec.structs.replace(e, node=e.node or node) for e in endpoints], node)
@@ -182,7 +182,7 @@ def _with(**settings: Any) -> Any:  # noqa: ANN401
 
 
 def _of_the_start(node_ports: Function) -> Function:
-    """Every address is every one that there was at the start."""
+    """Node ports on all addresses are served on those of the start only."""
     first: dict[object, Any] = {}
 
     def known(settings: PlanSettings) -> NodePorts:

@@ -1,4 +1,4 @@
-"""Kproxy with one thing wrong: ``python -m tests.mutants.proxy MUTANT run --config FILE``; ``none``: with nothing wrong."""
+"""Kproxy with one defect: ``python -m tests.mutants.proxy MUTANT run --config FILE``; ``none``: without a defect."""
 
 from __future__ import annotations
 

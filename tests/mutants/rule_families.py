@@ -37,7 +37,7 @@ from tests.mutants.rules import Rules, left_out, with_match, with_target, withou
 FILTER = Table.FILTER
 MARK = Jump(names.MARK_MASQUERADE)
 POOLS = "KUBE-SV"
-"""How the names of both pools' chains begin: KUBE-SVC-, KUBE-SVL-."""
+"""Common prefix of the names of both pools' chains, KUBE-SVC- and KUBE-SVL-."""
 EXTERNAL, RANGES, ENDPOINT = names.EXTERNAL_PREFIX, names.SOURCE_RANGES_PREFIX, names.ENDPOINT_PREFIX
 TO_ALL_ENDPOINTS = Jump("KUBE-SVC-")
 OPTIONS_TEST = (

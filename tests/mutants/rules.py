@@ -1,4 +1,4 @@
-"""Mutations of rules: families of typed rules, and what is done to them on their way out of the compiler."""
+"""Mutations of rules: families of typed rules, and changes of the compiler's output."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Edit = Callable[[Rule], Rule | None]
 class Rules:
     """A family of rules.
 
-    ``chain``: how the names of its chains begin.  ``target``: a kind of target, or a target; a `Jump` names how
-    its chain begins.  ``having`` and ``lacking``: kinds of matches.  ``comment``: how it ends.
+    ``chain``: prefix of the names of its chains.  ``target``: a kind of target, or a target; a `Jump` has a prefix of
+    its chain.  ``having`` and ``lacking``: kinds of matches.  ``comment``: its suffix.
     """
 
     chain: str
@@ -32,7 +32,7 @@ class Rules:
     comment: str = ""
 
     def holds(self, table: Table, chain: ChainName, rule: Rule) -> bool:
-        """Whether a rule of that chain is of the family."""
+        """True if a rule of that chain belongs to the family."""
         kinds = {type(match) for match in rule.matches}
         return (
             table is self.table
@@ -75,7 +75,7 @@ def with_target(family: Rules, target: Target) -> tuple[Patch, ...]:
 
 
 def edited(family: Rules, edit: Edit) -> tuple[Patch, ...]:
-    """Every place that rules come from, with the family's edited and all others as they are."""
+    """Patches of all functions that return rules: the family's rules are edited, others unchanged."""
     editor = _Editor(family, edit)
     return (
         Patch("kproxy.proxy.backends.iptables.desired_state:own_chains", editor.own_chains),
@@ -89,7 +89,7 @@ def edited(family: Rules, edit: Edit) -> tuple[Patch, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Editor:
-    """Wraps for the functions that give rules; each is named after what its function gives."""
+    """Wraps for the functions that return rules; each is named after its function's result."""
 
     family: Rules
     edit: Edit

@@ -1,4 +1,4 @@
-"""The table of mutants: every rule family and every policy of ours, knocked out one at a time."""
+"""The table of mutants: every rule family and every policy, disabled one at a time."""
 
 from __future__ import annotations
 

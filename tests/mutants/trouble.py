@@ -1,4 +1,4 @@
-"""Mutants of the daemon in trouble: writes that fail, news that is missed, a start with half of the lists."""
+"""Mutants of the daemon's handling of faults: failed writes, missed events, a start with half of the lists."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RECENT = Path("/proc/thread-self/net/xt_recent")
 
 
 def _believing(self: Any, *_: Any, **__: Any) -> None:  # noqa: ANN401
-    """What could not be written is taken for written."""
+    """A failed write is taken for successful."""
     self._applied = self._plan
     self._scheduler = self._scheduler.record_noop(self.clock())
 
@@ -30,7 +30,7 @@ def _keeping_the_absent(replace: Function) -> Function:
 
 
 def _first_of_each(apply: Function) -> Function:
-    """Of several changes of an object that come together only the first is read."""
+    """Of several changes of an object that arrive together only the first is applied."""
     from kproxy.model.api import Rejected, key_of  # noqa: PLC0415
     from kproxy.proxy.daemon.cluster.store import Removed  # noqa: PLC0415
 
@@ -54,7 +54,7 @@ def _for_services_only(self: Any) -> None:  # noqa: ANN401
 
 
 def _forgetting_clients(write: Function) -> Function:
-    """Whom each client sticks to is forgotten before rules are written."""
+    """Affinity entries are removed before rules are written."""
 
     def writing(self: Any, *of: Any) -> Any:  # noqa: ANN401
         for clients in _RECENT.glob("*"):
