@@ -1,6 +1,6 @@
 """``python -m tests.bench``: first programming, changes and memory, beside the bare tools in the same run.
 
-Any proxy can be put through it, named as for ``kproxy conformance run``, and others beside it.  Exit status:
+Any proxy can be measured, named as for ``kproxy conformance run``, and others beside it.  Exit status:
 0 measured, and kproxy reached its goals; 1 it missed one, or the proxy (not one beside it) does not work; 2 this
 machine cannot run it; 130 interrupted.
 """
@@ -37,7 +37,7 @@ BOUND = "kproxy"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure all that was asked for and report; the exit status."""
+    """Measure as the arguments say, and report; returns the exit status."""
     options = _parser().parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else 200)
     if options.kernel != KernelName.HOST.value:
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _wanted(options: argparse.Namespace) -> RunOptions:
-    """What the bench needs of a kernel, as a conformance run would say it."""
+    """Requirements on the kernel, as options of a conformance run."""
     return RunOptions(
         mode=options.mode,
         kernel=options.kernel,
@@ -98,7 +98,7 @@ def _measure(order: Order, console: Console) -> Measured:
 
 
 def _binding(results: Sequence[Result]) -> list[Goal]:
-    """The goals that count."""
+    """The goals that decide the exit status."""
     bound = [result for result in results if result.subject == BOUND]
     return [goal for result in bound if _binds(result) for goal in result.goals()] + list(growth(bound))
 
@@ -119,7 +119,7 @@ def _report(results: list[Result], order: Order, options: argparse.Namespace, co
 
 
 def _facts(order: Order) -> dict[str, str]:
-    """What the figures depend on, the version of each proxy included."""
+    """Environment that the figures depend on, with the version of each proxy."""
     first, *others = order.subjects
     versions = {
         f"subject {one.name}": environment.environment_facts(one, order.variant)["subject"] for one in others
@@ -173,7 +173,7 @@ def _subjects(options: argparse.Namespace) -> tuple[Subject, ...]:
 
 
 def _variants(mode: str) -> Sequence[Xtables]:
-    """Those that make a difference to a mode."""
+    """Variants of iptables that matter to a mode."""
     return (Xtables.NFT, Xtables.LEGACY) if mode == "iptables" else (environment.iptables_variant("auto"),)
 
 

@@ -1,4 +1,4 @@
-"""``python -m tests.bench.churn``: a day of endpoint changes in minutes, and whether the daemon's memory stays flat.
+"""``python -m tests.bench.churn``: a day of endpoint changes in minutes; the daemon's memory must stay flat.
 
 A daemon in a namespace of its own, against the lab's API server; the pods of its Services change as fast as it follows, and
 with every hundredth change a Service makes room for one of another name.  A large cluster has some three changes a second: a day
@@ -36,9 +36,9 @@ NAMESPACE = "churn"
 MODES = ("iptables", "nftables")
 BURST = 100
 SETTLING = 0.5
-"""The share of the events after which memory must be what it will be: caches have been filled, freed memory is used again."""
+"""Share of the events after which memory must be stable: caches are filled, freed memory is reused."""
 ALLOWED = 4.0
-"""MB by which it may grow after that: what the allocator does not give back.  In a day, 16 bytes an event."""
+"""Allowed growth after that in MB, memory that the allocator does not return: in a day 16 bytes for each event."""
 SEEN = b"kubeproxy_sync_proxy_rules_endpoint_changes_total"
 OVERDUE = 120.0
 
@@ -52,7 +52,7 @@ class Sample:
 
 
 def growth(samples: list[Sample]) -> float:
-    """MB after settling, by a straight line."""
+    """Growth in MB after settling, by linear regression."""
     settled = [sample for sample in samples if sample.events >= SETTLING * samples[-1].events]
     line = linear_regression([s.events for s in settled], [s.memory for s in settled])
     return line.slope * (settled[-1].events - settled[0].events)
@@ -75,7 +75,7 @@ def service(name: str, number: int) -> dict[str, Any]:
 
 
 def endpoint_slice(service: str, chance: random.Random) -> dict[str, Any]:
-    """Four pods, of a quarter million there may be."""
+    """A slice with four pods, of a quarter million possible ones."""
     pods = [f"10.244.{chance.randrange(256)}.{chance.randrange(1, 255)}" for _ in range(4)]
     return {
         "apiVersion": "discovery.k8s.io/v1",
@@ -106,7 +106,7 @@ class Churn:
     written: int = 0
 
     def burst(self, count: int) -> None:
-        """So many changes of endpoints, and before them another Service in the place of one."""
+        """Replace one Service by another, then change endpoints ``count`` times."""
         with self.server.store.batch():
             self.replace(self.chance.randrange(len(self.services)))
             for _ in range(count):
@@ -117,7 +117,7 @@ class Churn:
         self.written += count
 
     def replace(self, number: int) -> None:
-        """The slice goes too, and the next change of its endpoints makes another."""
+        """Delete Service and slice and add another Service; its next endpoint change creates the slice."""
         old = self.services[number]
         self.services[number] = f"s{number}-{self.written}"
         self.server.store.delete(ResourceKind.SERVICE, NAMESPACE, old)
@@ -132,7 +132,7 @@ class Churn:
         return int(line.split()[1]) / 1024
 
     async def followed(self) -> None:
-        """Wait until the daemon has been told of all that was written."""
+        """Wait until the daemon has received all changes."""
         deadline = time.monotonic() + OVERDUE
         while (seen := await self._seen()) < self.written:
             assert time.monotonic() < deadline, (
@@ -157,7 +157,7 @@ class Churn:
 
 @asynccontextmanager
 async def following(mode: str, services: int) -> AsyncIterator[Churn]:
-    """A daemon that has synced so many Services."""
+    """A daemon that has synced this many Services."""
     names = [f"s{number}" for number in range(services)]
     namespace = namespaces.create_namespace("churn")
     namespace.run(("ip", "link", "set", "lo", "up"))
@@ -189,7 +189,7 @@ def _start(mode: str, namespace: Namespace, folder: Path) -> Process:
 
 
 async def follow(mode: str, events: int, services: int, samples: int = 40) -> list[Sample]:
-    """Memory over so many events."""
+    """Samples of memory over this many events."""
     found: list[Sample] = []
     async with following(mode, services) as made:
         while made.written < events:
@@ -201,7 +201,7 @@ async def follow(mode: str, events: int, services: int, samples: int = 40) -> li
 
 
 def main() -> int:
-    """Run and tell."""
+    """Run and print."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench.churn", description=(__doc__ or "").split("\n")[0]
     )
@@ -215,7 +215,7 @@ def main() -> int:
 
 
 def judge(mode: str, events: int, services: int) -> int:
-    """Run and tell; 1 where it was not flat."""
+    """Run and print; returns 1 if memory was not flat."""
     started = time.monotonic()
     samples = asyncio.run(follow(mode, events, services))
     for sample in samples:

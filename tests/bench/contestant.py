@@ -1,4 +1,4 @@
-"""One proxy in a run: its starts, its changes, what they cost, and that nobody waits for ever."""
+"""One proxy in a run: its starts, its changes, their cost, with timeouts for both."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ START_EVERY, CHANGE_EVERY = 0.02, 0.002
 """Seconds between connection attempts."""
 
 _PAUSE = 0.1
-"""Changes come after a pause of up to so long, to meet any pacing at any moment."""
+"""Largest random pause before a change in seconds, so that changes meet a proxy's pacing at any moment."""
 
 
 class Bare(Protocol):
-    """The bare tool, which goes before each turn and after each change."""
+    """The bare tool, which runs before each turn and after each change."""
 
     def quickest(self) -> float:
-        """Seconds in which it wrote everything so far, at best; 0 where there is none."""
+        """Shortest time so far for writing everything, in seconds; 0 without a bare tool."""
 
     def change(self) -> None:
-        """Have it make one change."""
+        """Run the bare tool for one change."""
 
 
 class Contestant:
-    """The samples of one proxy as they come in.
+    """The samples of one proxy, as they are measured.
 
-    ``trouble`` says why it is out of the run.  The store is left as it was found.
+    ``trouble``: reason why it is out of the run.  The store is restored at the end.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Contestant:
         self._done = False
 
     async def turn(self, *, last: bool) -> None:
-        """Start once; when it is the last time, follow changes too.  Whoever is slow has its last turn early."""
+        """Start once, and in the last turn measure changes too; a slow proxy has fewer turns."""
         if self._done:
             return
         order = self._order
@@ -75,7 +75,7 @@ class Contestant:
             self.trouble, self._done = str(reason), True
 
     def result(self, floor: Floor | None) -> Result:
-        """All samples, beside those of the bare tool."""
+        """All samples, with those of the bare tool."""
         return Result(
             subject=self.name,
             mode=self._order.mode,
@@ -155,7 +155,7 @@ class Contestant:
         return await stage.answered(live, BACKENDS[0], CHANGE_EVERY, self._order.patience)
 
     async def _rested(self, stage: Stage, tree: Tree) -> float:
-        """CPU seconds up to now, after a pause of random length in which nothing was done."""
+        """CPU seconds so far, after an idle pause of random length."""
         used = await stage.still(tree)
         time.sleep(random.uniform(0, _PAUSE))  # noqa: ASYNC251, S311 - nobody else has anything to do
         return used

@@ -1,4 +1,4 @@
-"""The bare tool on the same rules: what no proxy that uses it can be quicker than.
+"""The bare tool on the same rules: the lower bound for any proxy that uses it.
 
 The text is what `kproxy` would write for the same cluster, IPv4, with the jumps from the builtin chains:
 only what they reach does the kernel check at each commit, and that is most of what one costs.  It goes

@@ -1,4 +1,4 @@
-"""The order of a run: the bare tool and each proxy start turn by turn, on the same world.
+"""Sequence of a run: the bare tool and each proxy start in turns, on the same cluster.
 
 A proxy's changes come after its last start, each followed by the bare tool's.
 """
@@ -23,7 +23,7 @@ from tests.bench.world import BACKENDS, Size
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a run found: the proxies that did their work, in order, and why others did not, by name."""
+    """Results of a run: the proxies that were measured, in order, and by name the reasons why others were not."""
 
     results: tuple[Result, ...]
     troubles: Mapping[str, str]
@@ -49,10 +49,10 @@ async def measure(order: Order, say: Callable[[str], None]) -> Measured:
 
 
 class BareTool:
-    """The floor's samples as they come in; none without a floor."""
+    """The floor's samples, as they are measured; none without a floor."""
 
     def __init__(self, floor: IptablesFloor | NftablesFloor | None, say: Callable[[str], None]) -> None:
-        """Nothing is measured yet."""
+        """Start without samples."""
         self._floor, self._say = floor, say
         self._whole: dict[str, list[Cost]] = {}
         self._changes: list[float] = []
@@ -65,12 +65,12 @@ class BareTool:
             self._whole.setdefault(way.name, []).append(self._floor.whole(way))
 
     def change(self) -> None:
-        """Write what one change takes."""
+        """Write one change."""
         if self._floor is not None:
             self._changes.append(self._floor.service().seconds)
 
     def quickest(self) -> float:
-        """Seconds in which everything was written so far, at best; 0 without a floor."""
+        """Shortest time so far for writing everything, in seconds; 0 without a floor."""
         return min((cost.seconds for costs in self._whole.values() for cost in costs), default=0.0)
 
     def samples(self) -> Floor | None:

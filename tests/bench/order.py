@@ -1,4 +1,4 @@
-"""What is asked of a bench.  Values."""
+"""Parameters of a bench, as values."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ class Order:
 
     @property
     def title(self) -> str:
-        """The order in words, without its subjects."""
+        """Title of the order, without its subjects."""
         return f"{self.mode} {self.variant.name.lower()} {self.size}"

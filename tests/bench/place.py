@@ -1,4 +1,4 @@
-"""Where a bench runs: on this machine's kernel or, where that lacks what the mode needs, on one that has it.
+"""Placement of a bench: this machine's kernel or, where that lacks a requirement of the mode, one that has it.
 
 All of a run happens on one kernel: figures of different kernels cannot be compared.
 """

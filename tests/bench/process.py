@@ -1,4 +1,4 @@
-"""What a program and its children cost: CPU time and memory, from /proc.
+"""Cost of a program and its children: CPU time and memory, from /proc.
 
 Children are found by their session, which `kproxy.lab.processes.spawn` gives each program of its own.
 """
@@ -49,7 +49,7 @@ class Tree:
 
     @contextmanager
     def watched(self, seconds: float = 0.1) -> Iterator[None]:
-        """Look at the memory of all every so often while inside; a look costs some 2 ms of a processor."""
+        """Context that samples the memory of all processes every ``seconds``; a sample costs some 2 ms of CPU time."""
         ended = threading.Event()
         watcher = threading.Thread(target=self._watch, args=(ended, seconds), daemon=True)
         watcher.start()

@@ -1,4 +1,4 @@
-"""Results for people: a table, and a plot where matplotlib is installed."""
+"""Results as a table, and as a plot where matplotlib is installed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def verdicts(console: Console, result: Result, *, binding: bool) -> None:
 
 
 def growth_verdicts(console: Console, goals: Iterable[Goal]) -> None:
-    """What size does to changes."""
+    """Verdicts on the cost of changes at growing size."""
     for goal in goals:
         _verdict(console, "", goal, binding=True)
 
@@ -100,7 +100,7 @@ def plot(results: Sequence[Result], path: Path) -> bool:
 
 
 _WIDE = 20
-"""Where figures are further apart than so many times, a bar of the smallest would not be seen."""
+"""Ratio of figures from which on a logarithmic axis is used: the smallest bar would be invisible."""
 
 
 def _own(result: Result) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""What a run found, as values, and whether it reaches the goals.  Pure.
+"""Results of a run as values, and their goals.  Pure.
 
 Times are seconds, memory is bytes.  A ratio sets best against best, or median against median, of
 samples taken turn by turn in the same run: what else the machine does then disturbs both alike.
@@ -108,7 +108,7 @@ class Result:
         return MEMORY_GOAL if self.endpoints <= MEMORY_UP_TO else None
 
     def goals(self) -> tuple[Goal, ...]:
-        """The goals that can be judged."""
+        """The goals for which there are figures."""
         judged = (
             ("first programming / floor", self.first_ratio, FIRST_GOALS.get(self.tools)),
             ("start to programmed / floor", self.start_ratio, START_GOALS.get(self.tools)),
@@ -136,7 +136,7 @@ BOUND_FROM = 25_000
 
 
 def growth(results: Sequence[Result]) -> tuple[Goal, ...]:
-    """What changes cost at each size from `BOUND_FROM` on, against the smallest of the same mode."""
+    """Goals on the cost of changes at each size from `BOUND_FROM` on, relative to the smallest of the same mode."""
     goals = []
     for mode in dict.fromkeys(result.tools for result in results if result.mode in CONSTANT):
         smallest, *others = sorted((r for r in results if r.tools == mode), key=lambda r: r.endpoints)
@@ -156,7 +156,7 @@ class Goal:
 
     @property
     def reached(self) -> bool:
-        """Whether it is no more than that."""
+        """True if the figure is within its limit."""
         return self.value <= self.most
 
 

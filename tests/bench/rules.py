@@ -1,4 +1,4 @@
-"""How many rules a namespace holds, asked of the kernel: ``iptables-nft-save`` takes a quarter of a minute for many."""
+"""Number of rules in a namespace, queried from the kernel: ``iptables-nft-save`` takes 15 s for many."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One node of a lab with one proxy process, an API server before it, and somebody who tries Services.
+"""One node of a lab with one proxy process, its API server, and a client that connects to Services.
 
-A Service that is not yet programmed is answered by the lab's ``elsewhere``, so no SYN is lost, and none
-is repeated only after a second.
+The lab's ``elsewhere`` replies for a Service that is not programmed yet, so no SYN is lost and retransmitted after a
+second.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from tests.bench.process import Tree
 from tests.bench.world import BACKENDS, NODE, PORT, PROFILE, Backend, Document, Live
 
 ANSWER_PATIENCE = 0.2
-"""Seconds until a connection attempt is given up for a new one, at most."""
+"""Largest timeout of a connection attempt in seconds; then a new one begins."""
 _FIRST_PATIENCE, _MORE_PATIENCE = 0.01, 0.001
-"""At first, and so much more each time: what silence costs must stay small beside the time that has gone by already."""
+"""First timeout, and its increment: a lost attempt must cost little compared with the time elapsed."""
 
 _STILL = 0.25
 """Seconds without use of CPU after which a proxy is taken to have finished."""
@@ -44,7 +44,7 @@ def put(store: ObjectStore, document: Document) -> None:
 
 
 def take_away(store: ObjectStore, *documents: Document) -> None:
-    """Delete these objects from the API server, where they are there."""
+    """Delete these objects from the API server, if they exist."""
     for document in documents:
         metadata = document["metadata"]
         with suppress(KeyError):
@@ -70,16 +70,16 @@ class Stage:
         return Tree(self._proxies.pid(NODE))
 
     def requested(self) -> float:
-        """When the proxy had asked for all its objects: its first request for the last kind of them."""
+        """Time at which the proxy had requested all objects: its first request for the last kind of them."""
         first: dict[ResourceKind, float] = {}
         for request in self._server.requests:
             first.setdefault(request.kind, request.at)
         return max(first[kind] for kind in (ResourceKind.SERVICE, ResourceKind.ENDPOINT_SLICE))
 
     async def answered(self, live: Live, backend: Backend, every: float, within: float) -> float:
-        """Connect again and again until this backend answers for the Service; the time at which it did.
+        """Connect repeatedly until this backend replies for the Service; returns the time of the reply.
 
-        Raises `HarnessError` when it does not in time, or the proxy has ended.
+        Raises `HarnessError` after a timeout, or if the proxy has ended.
         """
         deadline = time.monotonic() + within
         attempt = 0
@@ -97,7 +97,7 @@ class Stage:
             await asyncio.sleep(every)
 
     async def still(self, tree: Tree) -> float:
-        """Wait until the proxy uses no CPU; its CPU seconds then."""
+        """Wait until the proxy uses no CPU; returns its CPU seconds so far."""
         deadline = time.monotonic() + _STILL_WITHIN
         used, since = tree.cpu(), time.monotonic()
         while (now := time.monotonic()) < min(since + _STILL, deadline):

@@ -1,4 +1,4 @@
-"""The cluster that is put before a proxy: many Services with made-up endpoints, a few with real ones.
+"""The cluster of a bench: many Services with fictitious endpoints, a few with real ones.
 
 The made-up pods have addresses of the lab's cluster CIDR that no node's pods have.  Pure: documents and
 a plan in memory; `tests.bench.stage` puts the documents into the lab's API server.
@@ -45,7 +45,7 @@ _PODS = topology.CLUSTER_CIDR[_V4].num_addresses - _FIRST_POD - 256
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """So many Services of so many endpoints each."""
+    """Number of Services, and of endpoints of each."""
 
     services: int
     endpoints: int
@@ -67,14 +67,14 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A port of a pod of the lab where a server answers."""
+    """A port of a lab's pod with a server."""
 
     pod: str
     port: int
 
     @property
     def who(self) -> str:
-        """The name its server answers with."""
+        """The name in its server's reply."""
         return f"{self.pod}:{self.port}"
 
     @property
@@ -88,7 +88,7 @@ BACKENDS = tuple(Backend(pod, port) for pod in topology.PODS[NODE] for port in (
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """A Service with one real endpoint, so that its way through the data plane can be tried."""
+    """A Service with one real endpoint, so that its path through the data plane can be tested."""
 
     name: str
     number: int
@@ -119,7 +119,7 @@ def added(number: int) -> Live:
 
 
 def filler(size: Size) -> Iterator[Document]:
-    """The Services nobody connects to, each with its slice."""
+    """The Services without clients, each with its slice."""
     for number in range(size.services):
         name = _filler_name(number)
         yield _service(name, topology.SERVICE_CIDR[_V4][_FIRST_CLUSTER_IP + number])
@@ -140,7 +140,7 @@ def documents(size: Size) -> Iterator[Document]:
 
 
 def planned(objects: Iterable[Document], mode: str) -> Plan:
-    """What node `NODE` must do for these objects; `kproxy`'s own plan for IPv4, to render floors from."""
+    """kproxy's plan of node `NODE` for these objects in IPv4, from which floors are rendered."""
     cluster = api.parse_cluster(msgspec.json.encode({"kind": "List", "items": list(objects)}))
     config = load_configuration(
         kube_proxy_configuration(PROFILE, NodeConfiguration(node=NODE, mode=mode, kubeconfig="none"))

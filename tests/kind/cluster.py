@@ -1,4 +1,4 @@
-"""A cluster as tests ask it, whoever made it: by kubectl, and by what kubectl cannot do."""
+"""Interface of tests to a cluster of any provider: kubectl, and operations that kubectl lacks."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ PATIENCE = "300s"
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One that runs, with two workers and a node that has none of a Service's endpoints."""
+    """A running cluster, with two workers and a node that has none of a Service's endpoints."""
 
     kubeconfig: Path
     control_plane: str
     workers: tuple[str, str]
     program: str
-    """kubectl."""
+    """Path of kubectl."""
     image: str
-    """For pods; with a Python in it."""
+    """Image for pods, with Python in it."""
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
-        """What kubectl prints; it fails loudly."""
+        """Output of kubectl; a failure raises AssertionError."""
         return output([self.program, f"--kubeconfig={self.kubeconfig}", *arguments], stdin)
 
     def apply(self, *documents: dict[str, Any]) -> None:
@@ -66,7 +66,7 @@ class Cluster:
 
 
 def output(arguments: Sequence[str], stdin: str = "") -> str:
-    """What a program prints; AssertionError with its error text when it fails."""
+    """Output of a program; raises AssertionError with its error text if it fails."""
     done = subprocess.run(arguments, input=stdin, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(arguments)}: {done.stderr.strip()[-2000:]}"
     return done.stdout

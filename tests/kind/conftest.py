@@ -1,8 +1,8 @@
 """Fixtures for tests in containers, an engine with our image in it, and the choice of a cluster.
 
 A missing prerequisite fails, with what to do about it: a skipped packet test proves nothing.  Tests in the stand-in
-cluster are for who has its programs, those in a cluster of kind's for who asks for one by ``--provider``; to everybody
-else it is said that they were not run, and what they would need.
+cluster run where its programs are, those in a cluster of kind's with ``--provider``; otherwise the summary lists them as
+not run, with what they need.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def not_run(config: pytest.Config) -> dict[str, str]:
-    """What is left out, by its marker, and what it needs."""
+    """Layers that are not run, by marker, with what they need."""
     left_out = {}
     try:
         programs()

@@ -1,7 +1,7 @@
-"""Docker's engine for these tests: one that is there already, or Debian's, started in a network namespace of its own.
+"""Docker's engine for these tests: a running one, or Debian's, started in a network namespace of its own.
 
-An engine of ours makes no bridge and no rule, keeps everything in one folder below /var/lib, and ends with its
-test session: the machine's own network never learns of it.
+The latter makes no bridge and no rule, keeps everything in one folder below /var/lib, and ends with its test session:
+the machine's own network is not affected.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _TOUCH_NOTHING = (
 
 
 class NoEngine(Exception):
-    """There is none; says how to have one."""
+    """There is no engine; the message says how to get one."""
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def engine() -> Iterator[str]:
 
 @contextmanager
 def own_engine() -> Iterator[str]:
-    """One of our own, and nothing left of it afterwards."""
+    """An engine started here, removed without leftovers afterwards."""
     if shutil.which("dockerd") is None:
         raise NoEngine(MISSING)
     folder = Path(tempfile.mkdtemp(prefix="kproxy-engine-", dir="/var/lib"))

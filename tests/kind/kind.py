@@ -1,6 +1,6 @@
-"""A cluster made by kind, with our image loaded and nobody's service proxy in it, or kube-proxy.
+"""A cluster made by kind, with our image loaded, and without a service proxy or with kube-proxy.
 
-It needs what this machine may lack; `lacking` says what that is, and what to do about it.
+`lacking` returns the prerequisites that this machine lacks, and what to do.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PLACEHOLDER = "https://control-plane.example:6443"
 
 
 def lacking() -> list[str]:
-    """Why there can be no cluster here, each with what to do; empty when there can."""
+    """Missing prerequisites, each with what to do; empty if a cluster is possible."""
     found = []
     if shutil.which("kind") is None:
         found.append(f"kind is not installed: put kind-linux-amd64 of {_KIND_PAGE} on PATH")
@@ -51,7 +51,7 @@ def lacking() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class KindCluster(Cluster):
-    """One that runs."""
+    """A running cluster of kind's."""
 
     def install(self, mode: str, selector: dict[str, str] | None = None) -> None:
         """Put the overlay of a mode in, and wait until it is on every node that has these labels."""

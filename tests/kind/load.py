@@ -1,4 +1,4 @@
-"""Workloads in a cluster, of our own image's Python: a server, and a client that asks it all the time and counts."""
+"""Workloads in a cluster, in the Python of our image: a server, and a client that connects all the time and counts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.kind.cluster import Cluster
 PORT = 8080
 PYTHON = "/usr/bin/python3"
 LINGER = 6
-"""Seconds that a server goes on after it was asked to end, as a good one does: rules that lead to it are still there."""
+"""Seconds that a server serves after SIGTERM, while rules still lead to it."""
 SERVER = f"""\
 import http.server, os, signal, socket, threading, time
 NAME, ready = os.environ["POD_NAME"] + " " + os.environ["NODE_NAME"], True
@@ -78,7 +78,7 @@ while True:
 """How, whom, which port: ``new`` connections, of which not one packet may be lost, or one ``held``, or ``udp`` of one socket."""
 
 ENOUGH = 50
-"""Answers that a client must have had before silence about losses means anything."""
+"""Least number of replies to a client for a valid statement that nothing was lost."""
 PATIENCE = 90.0
 
 
@@ -147,7 +147,7 @@ def service(name: str, **spec: object) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a client has counted up to now."""
+    """Counts of a client so far."""
 
     lost: int
     said: str
@@ -174,7 +174,7 @@ class Seen:
 
 
 class Client:
-    """A pod that asks all the time."""
+    """A pod that connects all the time."""
 
     def __init__(self, read: Callable[[], str]) -> None:
         """``read``: gives the last line of its log."""
@@ -184,7 +184,7 @@ class Client:
         return Seen(**json.loads(self._read() or '{"lost": 0, "said": "", "by": {}}'))
 
     def until(self, true: Callable[[Seen], bool], what: str) -> Seen:
-        """Wait; what it had seen by then."""
+        """Wait for a condition; returns the counts at that time."""
         deadline = time.monotonic() + PATIENCE
         while not true(seen := self.seen()):
             assert time.monotonic() < deadline, f"not {what}: {seen}"
@@ -216,7 +216,7 @@ class Client:
         return self.until(theirs, f"answered by {names}")
 
     def until_refused(self) -> Seen:
-        """Wait until nobody answers any more; what it had seen by then."""
+        """Wait until connections are refused; returns the counts at that time."""
         since = self.seen()
 
         def refused(seen: Seen) -> bool:

@@ -35,7 +35,7 @@ from kproxy.lab.processes import Xtables
 testcontainers_config.ryuk_disabled = True  # its reaper is an image to be pulled; we remove what we start
 
 NODE_SYSCTLS = dict.fromkeys(("ipv6/conf/all/disable_ipv6", "ipv6/conf/default/disable_ipv6"), "0")
-"""What a node of Kubernetes has otherwise than a container."""
+"""Sysctls in which a node of Kubernetes differs from a container."""
 
 PYTHON, START = "/usr/bin/python3", "/usr/lib/kproxy/start.py"
 NODE = {
@@ -114,7 +114,7 @@ class ContainerProxies(Proxies):
         return self._pids[node]
 
     def inspect(self, node: str) -> dict[str, Any]:
-        """What the engine says of the proxy's container."""
+        """The engine's state of the proxy's container."""
         wrapped = self._containers[node].get_wrapped_container()
         wrapped.reload()
         attributes: dict[str, Any] = wrapped.attrs

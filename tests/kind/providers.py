@@ -1,4 +1,4 @@
-"""Which clusters a test runs in: ``@pytest.mark.parametrize("cluster", EVERYWHERE, indirect=True)``."""
+"""Clusters for tests: ``@pytest.mark.parametrize("cluster", EVERYWHERE, indirect=True)``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which cases of the catalogue are run in containers.  Pure: the documents say it too."""
+"""Selection of the catalogue's cases that run in containers.  Pure: the documentation uses it too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ GROUPS = (
     *("cluster-ip", "node-port", "load-balancer", "source-ranges", "internal-policy", "external-policy"),
     *("terminating", "masquerade", "affinity", "conntrack", "no-endpoints", "restart"),
 )
-"""Something of all that a proxy writes to the kernel, removes from it, and finds there when it starts."""
+"""Groups of cases that cover all objects that a proxy writes to the kernel, removes, and finds at its start."""
 PROFILES = ("default", "restart")
 GLOBS = tuple(f"{group}.*" for group in GROUPS)
 
