@@ -75,7 +75,7 @@ while True:
         told = time.monotonic()
     time.sleep(0.02)
 """
-"""How, whom, which port: ``new`` connections, of which not one packet may be lost, or one ``held``, or ``udp`` of one socket."""
+"""Client; arguments: kind, host, port.  Kinds: ``new`` connections (no first packet may be lost), one ``held``, ``udp`` of one socket."""
 
 ENOUGH = 50
 """Least number of replies to a client for a valid statement that nothing was lost."""

@@ -1,4 +1,4 @@
-"""The catalogue in pods: `kproxy conformance cluster` as people start it, in the stand-in cluster and in one of kind's.
+"""The catalogue in pods: `kproxy conformance cluster` from its command line, in the stand-in cluster and in one of kind's.
 
 Pods, nodes and Services have other addresses there than in the lab, so that every verdict went through the lens.
 """
@@ -45,7 +45,7 @@ in_one = pytest.mark.parametrize("cluster", STANDIN[:1], indirect=True)
 
 @dataclass(frozen=True)
 class Judged:
-    """What a run came to: its exit status, what it said, and the results by case."""
+    """Outcome of a run: its exit status, its output, and the results by case."""
 
     status: int
     said: str
@@ -64,7 +64,7 @@ def command(cluster: Cluster, mode: str, where: Path, *arguments: str) -> list[s
 
 
 def judge(cluster: Cluster, mode: str, where: Path, *arguments: str) -> Judged:
-    """Run it to its end; nothing of it is in the cluster then."""
+    """Run the catalogue to its end; the cluster must have no leftovers of it."""
     done = subprocess.run(
         command(cluster, mode, where, *arguments), capture_output=True, text=True, check=False
     )
@@ -79,7 +79,7 @@ def judge(cluster: Cluster, mode: str, where: Path, *arguments: str) -> Judged:
 
 
 def left(cluster: Cluster) -> list[str]:
-    """What there is of a run: its namespace holds all the rest."""
+    """Leftovers of a run: its namespace, which has all its other objects."""
     return [one["metadata"]["name"] for one in cluster.listed("namespaces", OURS)]
 
 

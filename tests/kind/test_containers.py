@@ -72,7 +72,7 @@ def judge(
 
 
 def is_good(entry: CaseResult) -> bool:
-    """A kernel without SCTP says so; nothing else may be left out."""
+    """True if the result is good, or the case needs SCTP and the kernel has none."""
     return entry.result in GOOD or (entry.result is Result.NOT_RUNNABLE and "SCTP" in entry.reason)
 
 

@@ -1,4 +1,4 @@
-"""The engine of these tests leaves the machine as it found it, and says so when there is none."""
+"""The engine of these tests leaves the machine unchanged, and its absence is reported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.kind import engine, kind
 
 
 def machine() -> dict[str, object]:
-    """What an engine likes to change in the namespace it runs in, and where it leaves things."""
+    """State that an engine can change: links, rules and routes of its namespace, and folders that it writes to."""
     rules = subprocess.run(["nft", "list", "ruleset"], capture_output=True, text=True, check=True).stdout
     return {
         "links": sorted(path.name for path in Path("/sys/class/net").iterdir()),

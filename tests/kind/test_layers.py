@@ -1,4 +1,4 @@
-"""Which tests of this folder run, in which order, and what is said of the others."""
+"""Selection and order of the tests of this folder, and the report on those not run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 
 @pytest.fixture
 def without(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine that has nothing."""
+    """A machine without any prerequisite."""
     monkeypatch.delenv("DOCKER_HOST", raising=False)
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -1,4 +1,4 @@
-"""The API server as a node's kubelet asks it: over a socket of the node's network, and not put off by its absence."""
+"""Client of the API server for a node's kubelet: sockets in the node's network, requests repeated while it is absent."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Document = dict[str, Any]
 
 MERGE = "application/strategic-merge-patch+json"
 AGAIN = 0.2
-"""Seconds until an absent server is asked again."""
+"""Seconds between requests to an absent server."""
 _LONGEST_LINE = 1 << 20
 UNREACHABLE = (aiohttp.ClientError, OSError, TimeoutError)
 
 
 class ApiError(Exception):
-    """The server's answer was no success; ``args``: its status and what it said."""
+    """The server replied with an error; ``args``: its status and message."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(code, text)
@@ -44,7 +44,7 @@ async def session(namespace: Namespace) -> AsyncIterator[aiohttp.ClientSession]:
 
 
 class Api:
-    """One client's view of the server; ``token`` and ``authority`` (PEM) as in a kubeconfig."""
+    """A client of the server; ``token`` and ``authority`` (PEM) as in a kubeconfig."""
 
     def __init__(self, client: aiohttp.ClientSession, url: str, token: str, authority: bytes) -> None:
         self._client, self._url = client, url
@@ -86,7 +86,7 @@ class Api:
             await asyncio.sleep(AGAIN)
 
     async def follow(self, path: str, selector: str) -> AsyncIterator[dict[str, Document]]:
-        """The objects there are, by UID, now and whenever one has changed; for ever."""
+        """The present objects by UID, at first and after each change; without end."""
         while True:
             try:
                 listed = await self.ask("GET", f"{path}?fieldSelector={selector}")
@@ -104,7 +104,7 @@ class Api:
             await asyncio.sleep(AGAIN)
 
     async def _watch(self, path: str, selector: str, since: str) -> AsyncIterator[tuple[str, Document]]:
-        """Until the server ends it, or forgets ``since``."""
+        """Events until the server ends the watch, or does not have ``since`` any more."""
         url = f"{self._url}{path}?fieldSelector={selector}&watch=true&resourceVersion={since}"
         forever = aiohttp.ClientTimeout(total=None, sock_read=None)
         async with self._client.get(url, headers=self._headers, ssl=self._tls, timeout=forever) as answer:

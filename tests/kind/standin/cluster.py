@@ -1,4 +1,4 @@
-"""A stand-in for a cluster, where none can be had: real etcd, kube-apiserver, controllers and scheduler on one machine.
+"""Stand-in for a cluster: real etcd, kube-apiserver, controllers and scheduler on one machine.
 
 Three nodes are network namespaces, with stand-in kubelets that run pods' commands as processes (`tests.kind.standin.kubelet`);
 the service proxy of the two workers is started as the lab starts it.  All lives in a thread with an event loop of its
@@ -50,7 +50,7 @@ IDENTITIES = {
 
 @dataclass(frozen=True, slots=True)
 class StandIn(Cluster):
-    """One that runs."""
+    """A running stand-in cluster."""
 
     server: ControlPlane
     proxies: Proxies
@@ -83,7 +83,7 @@ class StandIn(Cluster):
 
     @contextmanager
     def proxies_stopped(self) -> Iterator[None]:
-        """Let them stand still, with the rules they have made."""
+        """Context in which the proxies are stopped (SIGSTOP); their rules stay."""
         groups = [self.proxies.pid(node) for node in wires.WORKERS]
         for group in groups:
             os.killpg(group, signal.SIGSTOP)

@@ -1,6 +1,6 @@
-"""A stand-in for a node's kubelet: its Node and Lease, the pods that are bound to it, and their logs.
+"""Stand-in for a node's kubelet: its Node and Lease, the pods that are bound to it, and their logs.
 
-It is no kubelet: it runs processes and knows no containers (`tests.kind.standin.pod`).  What the API server and the
+It runs processes instead of containers (`tests.kind.standin.pod`).  What the API server and the
 controllers see of it is a kubelet's: conditions, addresses, readiness, graceful ends.
 """
 
@@ -33,7 +33,7 @@ _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 @dataclass
 class Kubelet:
-    """One node's; made by `kubelet`."""
+    """The kubelet of one node; made by `kubelet`."""
 
     name: str
     namespace: Namespace
@@ -76,7 +76,7 @@ class Kubelet:
                 self.pods[uid].end(0)
 
     async def logs(self, request: web.Request) -> web.Response:
-        """What ``kubectl logs`` prints, by a kubelet's own path."""
+        """Output for ``kubectl logs``, at a kubelet's own path."""
         wanted = request.match_info["namespace"], request.match_info["pod"]
         pod = next((pod for pod in self.pods.values() if pod.key == wanted), None)
         if pod is None or "follow" in request.query:

@@ -1,6 +1,6 @@
-"""Where pods run: a network namespace each, with a link to its node and the lowest address that is free.
+"""Networks of pods: a network namespace each, with a link to its node and the lowest free address.
 
-The lowest, so that an address is soon somebody else's: what still goes to the old pod then reaches a wrong one.
+The lowest, so that addresses are soon reused: packets that still go to the old pod then reach a wrong one.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ SIGNALLED = 128
 
 
 class Node(Protocol):
-    """What a pod needs of its node."""
+    """Interface of a pod to its node."""
 
     name: str
     namespace: Namespace
@@ -43,7 +43,7 @@ def now() -> str:
 
 
 def command_here(arguments: list[str]) -> list[str]:
-    """An image's command as it is run on this machine."""
+    """An image's command, translated for this machine."""
     return [sys.executable if Path(arguments[0]).name.startswith("python") else arguments[0], *arguments[1:]]
 
 
@@ -95,7 +95,7 @@ class Pod:
         await self._node.api.insist("DELETE", self._path, gone, "application/json")
 
     def _lacking(self) -> str:
-        """What of this pod the stand-in cannot run."""
+        """Reason why the stand-in cannot run this pod, or empty."""
         if not self._container.get("command"):
             return "the stand-in kubelet knows no images: give a command"
         if not PROBES & self._container.get("readinessProbe", {"exec": None}).keys():

@@ -22,7 +22,7 @@ _SILENT: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subproces
 
 @dataclass(frozen=True, slots=True)
 class Prober:
-    """Asks one container of a pod."""
+    """Prober of one container of a pod."""
 
     client: aiohttp.ClientSession
     """Of the node's network."""
@@ -30,10 +30,10 @@ class Prober:
     place: Place
     container: Document
     command: Callable[[list[str]], list[str]]
-    """What an exec probe's command is here."""
+    """Translation of an exec probe's command for this machine."""
 
     async def watch(self, tell: Callable[[bool], Awaitable[None]]) -> None:
-        """Tell whenever it has become ready, or is so no more; for ever.  Without a probe: ready at once."""
+        """Call ``tell`` at each change of readiness, without end.  Without a probe: once, ready."""
         probe = self.container.get("readinessProbe")
         if probe is None:
             await tell(True)

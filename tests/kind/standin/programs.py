@@ -37,14 +37,14 @@ CONTROLLERS = (
 )
 _OTHERS = ("kube-controller-manager", "kube-scheduler", "kubectl")
 NAMES = ("etcd", "kube-apiserver", *_OTHERS)
-"""Of all programs."""
+"""Names of all programs."""
 _SERVERS = "https://dl.k8s.io/release/v1.36.2/bin/linux/amd64/"
 _OF_THE_LAB = ("--service-node-port-range", "--advertise-address")
 
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """Where they are."""
+    """Paths of the programs."""
 
     server: Assets
     controller_manager: Path
@@ -77,7 +77,7 @@ class ControlPlane(KubeApiServer):
 
     @property
     def namespace(self) -> Namespace:
-        """Where they run."""
+        """The namespace that they run in."""
         return self._namespace
 
     @property

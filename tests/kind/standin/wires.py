@@ -21,7 +21,7 @@ NODES = (CONTROL_PLANE, *WORKERS)
 ZONES = {CONTROL_PLANE: "zone-0", "worker-1": "zone-1", "worker-2": "zone-2"}
 
 OUTSIDE = {"client": 100, "remote": 110}
-"""Clients outside: each has two addresses, what it sends from the first goes through the first worker, and so on."""
+"""Clients outside: each has two addresses; packets from the first go through the first worker, and so on."""
 SERVICES = {
     Family.IPV4: ("10.96.0.0/16", "198.18.0.0/15"),
     Family.IPV6: ("fd00:96::/112", "2001:2::/48"),

@@ -10,7 +10,7 @@ from tests.support.paths import ROOT
 SOURCE = ROOT / "src/kproxy"
 
 FORBIDDEN = {"words", "asked", "told", "whoever"}
-"""Parts of a name that say nothing about a protocol, a kernel or an API: query, report, tokens, arguments do."""
+"""Parts of a name that are no terms of a protocol, a kernel or an API, unlike query, report, tokens, arguments."""
 
 WIRE = {"Asked", "Told"}
 """Tags of messages between harness and agents: renamed with the protocol."""
@@ -52,7 +52,7 @@ def definitions() -> dict[str, list[str]]:
 
 
 def siblings(modules: list[str]) -> bool:
-    """Whether each module is of another backend, or each of another testbed: there the same name is the same role."""
+    """True if each module is of another backend, or each of another testbed: there the same name is the same role."""
     return any(
         all(module.startswith(above) for module in modules)
         and len({module.removeprefix(above).split("/")[0] for module in modules}) == len(modules)
