@@ -31,7 +31,7 @@ class Delivered:
 
 
 class Failure(enum.Enum):
-    """The ways not to be delivered; told apart on the wire."""
+    """The ways not to be delivered; distinguishable on the wire."""
 
     REJECTED = "rejected"
     """ICMP port unreachable (IPv4 type 3 code 3, IPv6 type 1 code 4); never a TCP RST."""

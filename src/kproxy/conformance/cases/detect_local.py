@@ -1,4 +1,4 @@
-"""Cases of the topic detect-local: how pods are told from other senders.
+"""Cases of the topic detect-local: distinction of pods from other senders.
 
 Only values; the vocabulary is `kproxy.conformance.case`.
 """

@@ -1,4 +1,4 @@
-"""Cases on Services that nobody answers for, and on addresses and ports that no Service has.
+"""Cases on Services without usable endpoints, and on addresses and ports that no Service has.
 
 Only values; the vocabulary is `kproxy.conformance.case`.  A refusal is an ICMP error at once; where a
 packet is left to routing, the node's own daemon or the lab's elsewhere answers, and is recognised.

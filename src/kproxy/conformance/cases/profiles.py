@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 NO_DETECTOR = Profile(name="no-detector", detect_mode=None, localhost_node_ports=True)
-"""Mode ClusterCIDR without a CIDR: nobody is known to be a pod.  Localhost node ports are asked for, too."""
+"""Mode ClusterCIDR without a CIDR: no sender is detected as a pod.  Localhost node ports are enabled too."""
 
 NODE_CIDR = Profile(name="node-cidr", detect_mode="NodeCIDR")
 """Pods are the sources in the Node's own ``spec.podCIDRs``."""
@@ -39,7 +39,7 @@ NODE_CIDR = Profile(name="node-cidr", detect_mode="NodeCIDR")
 INTERFACE_PREFIX = Profile(
     name="interface-prefix", detect_mode="InterfaceNamePrefix", detect_interface="veth"
 )
-"""Pods are whoever comes in by an interface named ``veth...``: all pods of the node."""
+"""Pods are senders behind an interface named ``veth...``: all pods of the node."""
 
 BRIDGE_INTERFACE = Profile(
     name="bridge-interface",
@@ -47,7 +47,7 @@ BRIDGE_INTERFACE = Profile(
     detect_interface="veth-a1",
     node_port_addresses=("172.18.0.0/24", "10.96.0.0/16", "fd00:18::/64", "fd00:96::/112"),
 )
-"""Pods are whoever comes in by this very interface: ``a1``, and no other.
+"""Pods are senders behind exactly this interface: ``a1``, and no other.
 
 And, of no bearing on that, addresses for node ports that cluster IPs lie between.
 """
@@ -72,7 +72,7 @@ LOCALHOST_OFF = Profile(
 )
 """Node ports on every IPv4 address but loopback.  No IPv6 entry: IPv6 takes all addresses too.
 
-And, of no bearing on that, pods that can be told in IPv4 only.
+And, of no bearing on that, pods that are detected in IPv4 only.
 """
 
 WITHOUT_IPV6 = Profile(name="without-ipv6", families=(Family.IPV4,))

@@ -1,4 +1,4 @@
-"""Cases on a kernel that refuses for a while what a node's proxy writes: what must go on, be told, and be caught up with.
+"""Cases on a kernel that refuses for a while what a node's proxy writes: what must keep working, be reported, and be applied later.
 
 Only values; the vocabulary is `kproxy.conformance.case`.  All of them disturb node a in their second round, and let it
 go on in their third, in which nothing else changes; node b is the control.

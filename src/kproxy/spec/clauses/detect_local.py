@@ -1,4 +1,4 @@
-"""Clauses of the topic detect-local: how pods are told from other senders."""
+"""Clauses of the topic detect-local: distinction of pods from other senders."""
 
 from __future__ import annotations
 

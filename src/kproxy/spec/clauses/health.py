@@ -1,4 +1,4 @@
-"""Clauses of the topic health: what load balancers are told: health check node ports, and the proxy's own health."""
+"""Clauses of the topic health: health check node ports for load balancers, and the proxy's own health."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class NftablesKernel:
     def find_drift(self, *, thorough: bool = True) -> tuple[str, ...]:  # noqa: ARG002 - any look is quick
         """Changes in our table by other processes since the last call or full write; empty before the first `apply`.
 
-        Costs microseconds while nobody changes anything in nf_tables.
+        Costs microseconds while no process changes nf_tables.
         """
         if self._last_applied is None or self._monitor is None:
             return ()
