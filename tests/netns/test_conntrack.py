@@ -3,6 +3,7 @@
 One namespace with all addresses on ``lo``; a client with one socket, so with one conntrack entry.
 """
 
+import errno
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from kproxy.proxy.backends.ipvs.names import DEVICE
 from kproxy.proxy.daemon.sync.conntrack_cleanup import ConntrackCleaner
 from kproxy.proxy.plan import Exposure, Plan, ServicePlan
 from tests.support.plans import frontend, plan_of, pool, service
+from tests.support.waiting import eventually
 
 PORT, TARGET, NODE_PORT = 53, 5353, 30053
 FAMILIES = {
@@ -57,8 +59,19 @@ class World:
         return self._address.format(number)
 
     def bound(self, address: str, port: int = 0) -> socket.socket:
+        """A socket at the address, which the kernel may still be giving the link: one of IPv6 by a work queue."""
         made = socket.socket(self.kind, socket.SOCK_DGRAM)
-        made.bind((address, port))
+
+        def bind() -> bool:
+            try:
+                made.bind((address, port))
+            except OSError as reason:
+                if reason.errno != errno.EADDRNOTAVAIL:
+                    raise
+                return False
+            return True
+
+        assert eventually(bind), address
         made.settimeout(0.3)
         return made
 
