@@ -9,6 +9,6 @@ from collections.abc import Callable
 def eventually(true: Callable[[], object], patience: float = 10.0, every: float = 0.02) -> bool:
     """True if the condition holds within ``patience`` seconds; evaluated every ``every`` seconds."""
     deadline = time.monotonic() + patience
-    while not true() and time.monotonic() < deadline:
+    while not (came := bool(true())) and time.monotonic() < deadline:
         time.sleep(every)
-    return bool(true())
+    return came
