@@ -76,7 +76,7 @@ def service(
     namespace, _, rest = name.partition("/")
     own, _, port = rest.partition(":")
     return ServicePlan(
-        name=ServicePortName(namespace, own, port),
+        name=ServicePortName(namespace, own, port, protocol.value),
         protocol=protocol,
         frontends=frontends,
         affinity_seconds=affinity,

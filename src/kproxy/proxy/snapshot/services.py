@@ -160,7 +160,7 @@ def _ports(
     merged = merge_endpoints(slices, wanted, family, notes)
     return tuple(
         ServicePortInfo(
-            name=ServicePortName(*key_of(item), name),
+            name=ServicePortName(*key_of(item), name, protocol.value),
             protocol=protocol,
             port=port.port,
             node_port=port.node_port or None,

@@ -36,11 +36,15 @@ class Note:
 
 
 class ServicePortName(msgspec.Struct, frozen=True, order=True, gc=False):
-    """Identity of a service port; ``str()`` is kube-proxy's text of it: ``namespace/name:port``."""
+    """Identity of a service port; ``str()`` is kube-proxy's text of it: ``namespace/name:port``.
+
+    ``protocol`` is the value of a `Protocol`: the API wants names to differ, but objects may have two ports of one name.
+    """
 
     namespace: str
     name: str
     port: str = ""
+    protocol: str = "TCP"
 
     def __str__(self) -> str:
         """``namespace/name:port``, without the colon for an unnamed port."""

@@ -162,6 +162,9 @@ def test_invalid_ports_are_reported_and_the_others_stay() -> None:
         ("good", Protocol.TCP, 81, None),
         ("good", Protocol.UDP, 81, 30000),
     ]
+    assert len({p.name for p in ports}) == 2, (
+        "rules are kept by it: one of two equal names would lose its own"
+    )
     assert len(snapshot.notes) == 3
 
 

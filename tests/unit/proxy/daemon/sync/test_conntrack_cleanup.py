@@ -50,7 +50,7 @@ def dns(
         )
 
     return ServicePlan(
-        name=ServicePortName("kube-system", "kube-dns", "dns"),
+        name=ServicePortName("kube-system", "kube-dns", "dns", protocol.value),
         protocol=protocol,
         frontends=(
             frontend(Exposure.CLUSTER_IP, *DNS),
