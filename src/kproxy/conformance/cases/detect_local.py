@@ -27,7 +27,6 @@ from kproxy.conformance.cases.profiles import (
     BRIDGE_INTERFACE,
     INTERFACE_PREFIX,
     LOCALHOST_OFF,
-    NO_DETECTOR,
     NODE_CIDR,
 )
 from kproxy.model.network import Family
@@ -44,56 +43,12 @@ FROM_OUTSIDE = {
     "external-policy.local.local-endpoints-source-preserved",
 }
 
-HAIRPIN = {"masquerade.hairpin.rewritten"}
 SPREAD = {"balancing.every-endpoint-chosen"}
-SELF = delivered_to("a1", source=MASQUERADED)
-SELF_OR_OTHER = SELF | delivered_to("b1")
 WEB = service("web", "a1", "b1")
 SPLIT_LOCAL = service("split", "a2", "b1", type=Type.NODE_PORT, external_policy=LOCAL)
 AWAY_LOCAL = service("away", "a2", type=Type.NODE_PORT, external_policy=LOCAL)
 KEPT_OR_REWRITTEN = delivered_to("a1", "b1") | delivered_to("a1", "b1", source=MASQUERADED)
 
-NOBODY_IS_REWRITTEN_WITHOUT_DETECTOR = case(
-    "masquerade.cluster-ip-unchanged-where-pods-are-unknown",
-    "Where pods cannot be told, cluster IP traffic keeps its source if the node itself does not send it; a hairpin is rewritten still.",
-    Apply(WEB, near := service("near", "a1", "a2")),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
-    Probe(sender=pod("a1"), to=WEB.cluster_ip, expect=SELF_OR_OTHER, spread=True),
-    Probe(sender=host("a"), to=WEB.cluster_ip, expect=KEPT_OR_REWRITTEN, spread=True),
-    Probe(sender=client("a"), to=near.cluster_ip, expect=delivered_to("a1", "a2"), spread=True),
-    Probe(sender=remote("a"), to=near.cluster_ip, expect=delivered_to("a1", "a2"), spread=True),
-    clauses=HAIRPIN
-    | SPREAD
-    | {
-        "cluster-ip.reaches-ready-endpoint",
-        "cluster-ip.from-outside.served",
-        "masquerade.cluster-ip.no-detector.preserved",
-        "masquerade.cluster-ip.no-detector.host.either",
-    },
-    features=DETECT,
-    profile=NO_DETECTOR,
-)
-
-EXTERNAL_ADDRESSES_WITHOUT_DETECTOR = case(
-    "masquerade.external-policy-needs-no-detector",
-    "Under external policy Cluster everyone is rewritten, whether or not pods can be told.",
-    Apply(wide := service("wide", "a1", "b1", type=Type.NODE_PORT)),
-    Probe(
-        sender=client("a"),
-        to=wide.node_port("a"),
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
-    Probe(
-        sender=pod("b2"),
-        to=wide.node_port("b"),
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
-    clauses=SPREAD | {"node-port.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"},
-    features=DETECT | {Feature.NODE_PORT},
-    profile=NO_DETECTOR,
-)
 
 CLUSTER_CIDR_OF_ONE_FAMILY = case(
     "detect-local.cluster-cidr-of-one-family",

@@ -3,6 +3,10 @@
 Neither side is derived from the other.  When they differ, the sources that the clauses name decide.
 """
 
+import ast
+import importlib
+import inspect
+import pkgutil
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -10,6 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
+from kproxy.conformance import cases
 from kproxy.conformance.binding.bind import FIRST_HEALTH_PORT, FIRST_NODE_PORT, Instance, bind_cases
 from kproxy.conformance.binding.world import World
 from kproxy.conformance.case import (
@@ -196,6 +201,20 @@ def test_ids_are_unique_and_of_the_form_group_dot_terms() -> None:
     ids = [case.id for case in CATALOGUE]
     assert [id for id, count in Counter(ids).items() if count > 1] == []
     assert [id for id in ids if not ID.fullmatch(id)] == []
+
+
+def test_every_case_that_a_module_defines_is_in_the_catalogue_once() -> None:
+    """One that is not is dead, or a copy that was left where its original moved away from."""
+    defined: Counter[str] = Counter()
+    for module in pkgutil.iter_modules(cases.__path__):
+        source = inspect.getsource(importlib.import_module(f"{cases.__name__}.{module.name}"))
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "case":
+                id = node.args[0]
+                defined.update([str(id.value)] if isinstance(id, ast.Constant) else ())
+    assert defined == Counter(dict.fromkeys(defined, 1))
+    assert defined.keys() <= {case.id for case in CATALOGUE}
+    assert len(defined) > len(CATALOGUE) * 0.9, "positive control: most are written as literals"
 
 
 def test_what_a_case_is_about_is_a_sentence() -> None:
