@@ -172,9 +172,9 @@ def ask(message):
 
 assert ask(messages.Hello()).name == "a1"
 assert ask(messages.Serve((messages.Listener(20000, Protocol.TCP, "a1"),))).problems == ()
-(seen,) = ask(messages.Ask(ProbeRequest(sender="a1", destination=ip_address("127.0.0.1"), port=20000))).seen
+(seen,) = ask(messages.SendProbes(ProbeRequest(sender="a1", destination=ip_address("127.0.0.1"), port=20000))).seen
 print(seen.observation.who, [sighting.interface for sighting in seen.evidence.sightings])
-print(sorted(ask(messages.Tell()).texts))
+print(sorted(ask(messages.ReadState()).texts))
 """
 
 

@@ -12,11 +12,7 @@ SOURCE = ROOT / "src/kproxy"
 FORBIDDEN = {"words", "asked", "told", "whoever"}
 """Parts of a name that are no terms of a protocol, a kernel or an API, unlike query, report, tokens, arguments."""
 
-WIRE = {"Asked", "Told"}
-"""Tags of messages between harness and agents: renamed with the protocol."""
-
 NETFILTER = "the netfilter models of the backends and of trace are to be one"
-MESSAGES = "a message between harness and agents is tagged with its class name"
 REMAINING = {
     **dict.fromkeys(
         (
@@ -25,7 +21,6 @@ REMAINING = {
         ),
         NETFILTER,
     ),
-    **dict.fromkeys(("Look", "Open", "Reopen", "StopListening"), MESSAGES),
 }
 """Names that are defined more than once, and why: to shrink."""
 
@@ -111,7 +106,7 @@ def test_identifiers_speak_the_fields_language() -> None:
         f"{path.relative_to(ROOT)}: {name}"
         for path in files
         for name in set(identifiers(ast.parse(path.read_text(encoding="utf-8"))))
-        if parts(name) & FORBIDDEN and name not in WIRE
+        if parts(name) & FORBIDDEN
     }
     assert not found, f"{sorted(found)}: send, query, observe, report, parse; arguments, tokens, text"
 

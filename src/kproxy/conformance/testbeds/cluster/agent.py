@@ -57,26 +57,26 @@ class Agent:
                 return messages.About(self.name, tuple(_addresses(self.here)), _has_sctp(self.here))
             case messages.Serve(listeners=listeners):
                 return messages.Served(tuple(filter(None, map(self._serve, listeners))))
-            case messages.Ask(request=request, count=count, mark=mark):
+            case messages.SendProbes(request=request, count=count, mark=mark):
                 probes = (self._probe(request, mark) for _ in range(count))
-                return messages.Asked(tuple(await asyncio.gather(*probes)))
+                return messages.ProbesSent(tuple(await asyncio.gather(*probes)))
             case messages.SendPing(request=request):
                 echoed, number = await echo.send_ping(self.lab, request)
                 return messages.Pinged(number, echoed)
             case messages.Get(request=request, path=path):
                 return messages.Got(await http.http_get(self.lab, request, path))
-            case messages.Open(request=request, flow=name):
+            case messages.OpenFlow(request=request, flow=name):
                 return self._exchanged(name, *await self.lab.open_flow(request))
             case messages.Exchange(flow=name, patience=patience):
                 flow = self._flows[name]
                 seen = await flow.exchange(patience)
                 return messages.Exchanged(flow.last, seen, flow.own)
-            case messages.Reopen(flow=name, patience=patience):
+            case messages.ReopenFlow(flow=name, patience=patience):
                 return self._exchanged(name, *await self.lab.reconnect(self._flows[name], patience))
-            case messages.Look(numbers=numbers):
-                return messages.Known(tuple(map(self.lab.evidence, numbers)))
-            case messages.Tell():
-                return messages.Told({k: v for k, v in (await self._rule_texts()).items() if v})
+            case messages.ReadEvidence(numbers=numbers):
+                return messages.ProbeEvidence(tuple(map(self.lab.evidence, numbers)))
+            case messages.ReadState():
+                return messages.NodeState({k: v for k, v in (await self._rule_texts()).items() if v})
             case _:
                 return self._act(command)
 
@@ -84,7 +84,7 @@ class Agent:
         match command:
             case messages.HangUp(number=number):
                 self.lab.close_server_end(number)
-            case messages.StopListening(number=number, protocol=protocol):
+            case messages.CloseListener(number=number, protocol=protocol):
                 with suppress(LabError):
                     self.lab.close_listener(number, protocol)
             case messages.Forget():

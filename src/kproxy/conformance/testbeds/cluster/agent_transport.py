@@ -50,8 +50,8 @@ class AgentTransport:
     async def _probe(
         self, request: ProbeRequest, count: int, mark: int = 0
     ) -> list[tuple[Traced, tuple[Mark, ...]]]:
-        command = messages.Ask(self.address_map.request(request), count, mark)
-        results = (await self.fleet.send(request.sender, command, messages.Asked)).seen
+        command = messages.SendProbes(self.address_map.request(request), count, mark)
+        results = (await self.fleet.send(request.sender, command, messages.ProbesSent)).seen
         lost = [one.number for one in results if not isinstance(one.observation, Answered)]
         others = (
             dict(zip(lost, await self._collect_evidence(lost, request.sender), strict=True)) if lost else {}
@@ -74,7 +74,9 @@ class AgentTransport:
 
     async def _collect_evidence(self, numbers: Sequence[int], sender: str) -> Sequence[Evidence]:
         """Evidence of all other agents about these probes."""
-        known = await self.fleet.send_all(messages.Look(tuple(numbers)), messages.Known, but=(sender,))
+        known = await self.fleet.send_all(
+            messages.ReadEvidence(tuple(numbers)), messages.ProbeEvidence, but=(sender,)
+        )
         return [
             _merge_evidence(*each) for each in zip(*(one.evidence for one in known.values()), strict=True)
         ]
@@ -83,7 +85,7 @@ class AgentTransport:
         """Send an ICMP echo request."""
         command = messages.SendPing(self.address_map.request(request))
         reply = await self.fleet.send(request.sender, command, messages.Pinged)
-        known = await self.fleet.send_all(messages.Look((reply.number,)), messages.Known)
+        known = await self.fleet.send_all(messages.ReadEvidence((reply.number,)), messages.ProbeEvidence)
         evidence = self.address_map.evidence(_merge_evidence(*(one.evidence[0] for one in known.values())))
         if isinstance(reply.seen, echo.EchoReply):
             return reply.seen, evidence
@@ -98,7 +100,7 @@ class AgentTransport:
     async def open_flow(self, request: ProbeRequest) -> tuple[FlowHandle | None, Traced]:
         """Open a flow on an agent."""
         name = f"flow-{next(self._names)}"
-        command = messages.Open(self.address_map.request(request), name)
+        command = messages.OpenFlow(self.address_map.request(request), name)
         reply = await self.fleet.send(request.sender, command, messages.Exchanged)
         return await self._opened(request.sender, name, request.protocol, reply)
 
@@ -113,7 +115,9 @@ class AgentTransport:
         """Make the server of a flow close it, and open it again."""
         held = _own(flow)
         await self.fleet.send_all(messages.HangUp(held.last), messages.Done)
-        reply = await self.fleet.send(held.sender, messages.Reopen(held.name, patience), messages.Exchanged)
+        reply = await self.fleet.send(
+            held.sender, messages.ReopenFlow(held.name, patience), messages.Exchanged
+        )
         return await self._opened(held.sender, held.name, held.protocol, reply)
 
     async def _opened(
@@ -127,7 +131,7 @@ class AgentTransport:
     async def close_listener(self, flow: FlowHandle) -> None:
         """Close the listening socket of a flow's server."""
         held = _own(flow)
-        await self.fleet.send_all(messages.StopListening(held.last, held.protocol), messages.Done)
+        await self.fleet.send_all(messages.CloseListener(held.last, held.protocol), messages.Done)
 
 
 def _own(flow: FlowHandle) -> AgentFlow:

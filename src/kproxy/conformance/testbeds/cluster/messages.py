@@ -40,8 +40,8 @@ class Serve:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """Send so many new connections at once. Reply: `Asked`."""
+class SendProbes:
+    """Send so many new connections at once. Reply: `ProbesSent`."""
 
     request: ProbeRequest
     count: int = 1
@@ -64,7 +64,7 @@ class Get:
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenFlow:
     """Open a flow under this name, and exchange once. Reply: `Exchanged`."""
 
     request: ProbeRequest
@@ -80,7 +80,7 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
-class Reopen:
+class ReopenFlow:
     """Wait for the server's end of a flow, connect again from the same port, exchange once. Reply: `Exchanged`."""
 
     flow: str
@@ -98,7 +98,7 @@ class HangUp:
 
 
 @dataclass(frozen=True, slots=True)
-class StopListening:
+class CloseListener:
     """Close the listening socket that received probe ``number``; an agent that did not receive it does nothing."""
 
     number: int
@@ -106,8 +106,8 @@ class StopListening:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """Query the evidence of these probes. Reply: `Known`."""
+class ReadEvidence:
+    """Query the evidence of these probes. Reply: `ProbeEvidence`."""
 
     numbers: tuple[int, ...]
 
@@ -118,13 +118,13 @@ class Forget:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
-    """Read the node's rules and tables. Reply: `Told`."""
+class ReadState:
+    """Read the node's rules and tables. Reply: `NodeState`."""
 
 
 COMMANDS = (
-    *(Hello, Listener, Serve, Ask, SendPing, Get, Open, Exchange, Reopen),
-    *(HangUp, StopListening, Look, Forget, Tell),
+    *(Hello, Listener, Serve, SendProbes, SendPing, Get, OpenFlow, Exchange, ReopenFlow),
+    *(HangUp, CloseListener, ReadEvidence, Forget, ReadState),
 )
 
 # ----------------------------------------------------------------------- replies
@@ -157,7 +157,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ProbesSent:
     """One `Seen` for each connection."""
 
     seen: tuple[Seen, ...]
@@ -188,14 +188,14 @@ class Exchanged:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ProbeEvidence:
     """Evidence of each probe, in order."""
 
     evidence: tuple[Evidence, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class NodeState:
     """Texts of rules and tables by name; those that a machine lacks are left out."""
 
     texts: Mapping[str, str]
@@ -213,4 +213,4 @@ class Wrong:
     reason: str
 
 
-REPLIES = (About, Served, Seen, Asked, Pinged, Got, Exchanged, Known, Told, Done, Wrong)
+REPLIES = (About, Served, Seen, ProbesSent, Pinged, Got, Exchanged, ProbeEvidence, NodeState, Done, Wrong)

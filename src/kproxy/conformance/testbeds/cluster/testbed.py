@@ -362,7 +362,7 @@ class ClusterTestbed(PacketTestbed):
         (folder / "places.txt").write_text(self._places(instance.family))
         (folder / "again.txt").write_text(self._again.get(instance.name, "it was not repeated\n"))
         for node in topology.NODES:
-            reply = await self._agents.send(node, messages.Tell(), messages.Told)
+            reply = await self._agents.send(node, messages.ReadState(), messages.NodeState)
             for name, text in reply.texts.items():
                 (folder / f"{node}.{name}.txt").write_text(text)
 

@@ -81,7 +81,7 @@ async def requested(body: bytes, shown: str) -> tuple[int, bytes]:
         (wire.encode_agent_message(messages.Hello()), "", 403, None),
         (b"{", "secret", 400, None),
         (
-            wire.encode_agent_message(messages.Tell()),
+            wire.encode_agent_message(messages.ReadState()),
             "secret",
             200,
             messages.Wrong("OSError: [Errno 98] Address in use"),

@@ -50,11 +50,11 @@ class Agents:
     async def send(self, agent: str, command: object, _: type) -> object:
         self.requested.append((agent, command))
         match command:
-            case messages.Ask(count=count):
+            case messages.SendProbes(count=count):
                 one = messages.Seen(7, self.seen, self.known.get(agent, Evidence()))
-                return messages.Asked((one,) * count)
-            case messages.Look(numbers=numbers):
-                return messages.Known((self.known.get(agent, Evidence()),) * len(numbers))
+                return messages.ProbesSent((one,) * count)
+            case messages.ReadEvidence(numbers=numbers):
+                return messages.ProbeEvidence((self.known.get(agent, Evidence()),) * len(numbers))
             case _:
                 return messages.Exchanged(8, self.seen, OWN)
 
@@ -76,7 +76,7 @@ def test_a_probe_goes_out_in_the_clusters_addresses_and_comes_back_in_the_labs()
     (first, _) = asyncio.run(ground(agents).probe(REQUEST, 2))
     ((agent, command),) = agents.requested
     assert agent == "a1"
-    assert isinstance(command, messages.Ask)
+    assert isinstance(command, messages.SendProbes)
     assert command.request.destination == THERE.address != VIP
     here = Socket(topology.POD_ADDRESS["a1"][V4], 40000)
     at = Socket(topology.POD_ADDRESS["b1"][V4], 10000)
@@ -91,7 +91,7 @@ def test_silence_comes_with_what_all_others_know() -> None:
     }
     agents = Agents(Silent(evidence=known["a1"]), known)
     (traced,) = asyncio.run(ground(agents).probe(REQUEST, 1))
-    assert {agent for agent, command in agents.requested if isinstance(command, messages.Look)} == {
+    assert {agent for agent, command in agents.requested if isinstance(command, messages.ReadEvidence)} == {
         "a",
         "b",
         "b1",
@@ -121,7 +121,7 @@ def test_a_flow_is_known_by_the_number_of_its_last_exchange() -> None:
     names = {command.flow for command in commands if hasattr(command, "flow")}
     assert len(names) == 1
     assert messages.HangUp(8) in commands
-    assert messages.StopListening(8, REQUEST.protocol) in commands
+    assert messages.CloseListener(8, REQUEST.protocol) in commands
 
 
 REFUSED = Refused(Icmp(V4, 3, 1), topology.ROUTER_ADDRESS[V4], Socket(VIP, 80))

@@ -45,10 +45,10 @@ LISTENERS = st.builds(
 )
 MESSAGES = st.one_of(
     st.builds(messages.Serve, st.lists(LISTENERS, max_size=2).map(tuple)),
-    st.builds(messages.Ask, REQUESTS, PORTS, PORTS),
-    st.builds(messages.Open, REQUESTS, TEXTS),
+    st.builds(messages.SendProbes, REQUESTS, PORTS, PORTS),
+    st.builds(messages.OpenFlow, REQUESTS, TEXTS),
     st.builds(
-        messages.Asked,
+        messages.ProbesSent,
         st.lists(st.builds(messages.Seen, PORTS, OBSERVATIONS, EVIDENCE, st.booleans()), max_size=2).map(
             tuple
         ),
@@ -60,7 +60,7 @@ MESSAGES = st.one_of(
         | SILENT
         | st.none(),
     ),
-    st.builds(messages.Told, st.dictionaries(TEXTS, TEXTS, max_size=2)),
+    st.builds(messages.NodeState, st.dictionaries(TEXTS, TEXTS, max_size=2)),
     st.builds(messages.About, TEXTS, st.lists(ADDRESSES, max_size=2).map(tuple), st.booleans()),
 )
 
