@@ -44,7 +44,7 @@ class CommandOption:
 
     ``help``: Markdown on one line, links relative to ``docs/``; ``--help`` shows it without the targets.
     ``type``: from the text of a value; `bool` for a switch without a value.
-    ``default_text``: the default in words, where ``default`` stands for a choice made at run time.
+    ``default_text``: text of the default, where ``default`` stands for a choice made at run time.
     ``nargs``: of argparse, for positional arguments.  ``field``: of the value that a command takes, if not the name's.
     ``old_name``: accepted for one release, with a notice.
     """

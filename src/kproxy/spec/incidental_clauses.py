@@ -32,7 +32,7 @@ def address_clauses(
     port: api.ServicePort,
     service_address: ServiceAddress,
 ) -> Reasons:
-    """Clauses on the address and port that were asked."""
+    """Clauses on the address and port of the packet's destination."""
     several_ips = len(set(load_balancer_ips(service, packet.family))) > 1
     at_load_balancer = service_address.kind is ServiceAddressKind.LOAD_BALANCER_IP
     signs = {

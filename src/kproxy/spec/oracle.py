@@ -61,7 +61,7 @@ def _spoofs_node_address(node: NodeFacts, packet: Packet) -> bool:
     return packet.family is Family.IPV4 and own and not packet.entry.from_host
 
 
-# --------------------------------------------------------------------------- what is asked for?
+# --------------------------------------------------------------------------- which service address?
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ def _usable(found: Candidates) -> bool:
     return any(endpoint.usable for endpoint in found.endpoints)
 
 
-# --------------------------------------------------------------------------- nobody can answer
+# --------------------------------------------------------------------------- no endpoint can reply
 
 
 def _expect_rejection(

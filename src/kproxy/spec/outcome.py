@@ -23,7 +23,7 @@ class SourceIP(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """The packet reached this endpoint, and the client got its answer from the address it asked."""
+    """The packet reached this endpoint, and the client got its reply from the address it sent to."""
 
     address: Address
     port: int

@@ -106,7 +106,7 @@ def format_data(found: Element) -> str:
 
 
 def redescribed(state: PacketState, at: int, description: str) -> PacketState:
-    """The step at a place of the way told in other words."""
+    """Replaces the description of one step of the way."""
     if at >= len(state.steps):
         return state
     notes = list(state.steps)

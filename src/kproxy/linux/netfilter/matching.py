@@ -13,7 +13,7 @@ from kproxy.linux.netfilter.rules import Chance, Collection, InSet, Is, Match, R
 def match_holds(
     match: Match, state: PacketState, node: TracedNode, sets: Mapping[str, Collection]
 ) -> bool | None:
-    """None: it is not modelled, or asks for what nobody has said.  `Chance` is not asked here."""
+    """None: it is not modelled, or depends on what is not known.  `Chance` is not evaluated here."""
     try:
         return _holds(match, state, node, sets)
     except FieldAbsent:

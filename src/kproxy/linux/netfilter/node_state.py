@@ -1,6 +1,6 @@
 """What is known of a node beside its rules: addresses, routes, virtual servers, lists of clients.  Pure.
 
-None, or an empty tuple of routes, means that nobody has said: the walk then follows both ways where it matters.
+None, or an empty tuple of routes, means not known: the walk then follows both ways where it matters.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class IpvsRealServer:
 
 @dataclass(frozen=True, slots=True)
 class IpvsVirtualServer:
-    """A virtual server of IPVS; ``persistent``: how long it remembers a client, in words; None: it does not."""
+    """A virtual server of IPVS; ``persistent``: how long it remembers a client, as text; None: it does not."""
 
     scheduler: str
     persistent: str | None
@@ -93,7 +93,7 @@ class TracedNode:
         )
 
     def is_local(self, address: Address) -> bool | None:
-        """Whether routing delivers the address to the node itself (all of 127/8 does); None: nobody has said."""
+        """True if routing delivers the address to the node itself (all of 127/8 does); None: not known."""
         if address.is_loopback:
             return True
         route = self.route(address)
@@ -112,7 +112,7 @@ class TracedNode:
         return "local" if local else route.type if route is not None else "unicast"
 
     def route(self, address: Address) -> Route | None:
-        """The narrowest route to an address; rules for routing (``ip rule``) are not asked, nor tables they name."""
+        """The narrowest route to an address; rules for routing (``ip rule``) are not consulted, nor tables they name."""
         found = [
             r
             for r in self.routes
@@ -150,7 +150,7 @@ class TracedNode:
 
 
 PLAIN_TABLES = ("local", "main", "default")
-"""Those that are asked in this order where nobody has changed the rules for routing."""
+"""Routing tables in the order in which an unchanged node consults them."""
 
 
 def any_network(family: Family) -> Network:

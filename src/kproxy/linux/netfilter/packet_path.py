@@ -1,6 +1,6 @@
 """The way of a packet through a node: hooks in order, routing, IPVS.
 
-Sources: netfilter's ``NF_IP_PRI_*`` (linux/netfilter_ipv4.h), nf_nat_core.c (all nat chains of a hook are asked one after
+Sources: netfilter's ``NF_IP_PRI_*`` (linux/netfilter_ipv4.h), nf_nat_core.c (all nat chains of a hook are traversed one after
 the other at one place, until one has decided), ip_vs_core.c and ip_vs_xmit.c (IPVS takes a packet of others at INPUT and
 one of the node's own at OUTPUT, and sends it on by OUTPUT and POSTROUTING, never by FORWARD).  Pure.
 """
@@ -32,7 +32,7 @@ NAT_PRIORITY = {
     Point.POSTROUTING: 100,
     Point.FORWARD: 0,
 }
-"""Where nat chains are asked, whatever their own priority, which only orders them among themselves."""
+"""Priority at which nat chains are traversed, whatever their own priority, which only orders them among themselves."""
 
 CONNTRACK_PRIORITY = -200
 IPVS_PRIORITY = {Point.INPUT: 99, Point.OUTPUT: -98}
@@ -80,7 +80,7 @@ class _Journey:
         return found
 
     def _routed(self, state: PacketState) -> list[PacketPath]:
-        """By the destination it has now; where nobody has said what is local, what was translated is not."""
+        """By the destination it has now; where local addresses are not known, what was translated is not."""
         destination = state.packet.destination
         if destination.is_loopback and not (state.to_node or self.node.route_localnet):
             return [_alien(state)]
@@ -320,7 +320,7 @@ def _stays(state: PacketState) -> list[PacketPath]:
 
 
 def _undecided(state: PacketState, before: PacketState, condition: Callable[[PacketState], Paths]) -> Paths:
-    """A chain of nat is not asked once another one of its hook has decided."""
+    """A chain of nat is not traversed once another one of its hook has decided."""
     decided = (state.translated, state.masqueraded) != (before.translated, before.masqueraded)
     return [(PathFate.THROUGH, state)] if decided else condition(state)
 

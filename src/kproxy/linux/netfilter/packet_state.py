@@ -16,7 +16,7 @@ from kproxy.model.network import Address, Family, family_of
 class TracedPacket:
     """The first packet of a connection.
 
-    ``interface``: by which it comes in; empty: the node itself sends it; None: nobody has said which.
+    ``interface``: by which it comes in; empty: the node itself sends it; None: not known.
     """
 
     source: Address
@@ -72,9 +72,9 @@ class Tracking(enum.Enum):
 class PacketState:
     """A packet somewhere on its way.
 
-    ``out``: the interface it leaves by; empty: routing has not been asked; None: no route is known.  ``mark``: None:
+    ``out``: the interface it leaves by; empty: before routing; None: no route is known.  ``mark``: None:
     something that is not modelled.  ``to_node``: it was sent to whatever address of the node.  ``remembered``: what lists of
-    clients have because of it.  ``conditions``: what nobody has said and was followed both ways, and which of both this is.
+    clients have because of it.  ``conditions``: assumptions that were followed both ways, and which of both this is.
     ``assumed``: what is taken for granted.  ``chance``: the share of connections that go this way, among those of the same conditions.
     """
 
@@ -112,7 +112,7 @@ class PacketState:
 
 
 class FieldAbsent(Exception):
-    """No error: the packet has no such field, and a rule that asks for it does not hold."""
+    """No error: the packet has no such field, and a rule that matches on it does not hold."""
 
 
 def read_selector(selector: Selector, state: PacketState, node: TracedNode) -> Value | None:

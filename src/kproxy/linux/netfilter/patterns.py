@@ -51,7 +51,7 @@ class UnmodelledField:
 
 @dataclass(frozen=True, slots=True)
 class FieldOf:
-    """A field that only packets of this protocol or family have; of others a rule that asks for it does not hold."""
+    """A field that only packets of this protocol or family have; a rule that matches on it does not hold for others."""
 
     field: FieldName | UnmodelledField
     protocol: str = ""
@@ -112,7 +112,7 @@ WIDE = (IPv4Network, IPv6Network, Span, Prefix, AnyFlag, AnyOf)
 
 
 def fits(pattern: Pattern, value: Value) -> bool:
-    """Whether a value is what a pattern asks for."""
+    """True if a value fits a pattern."""
     match pattern:
         case AnyOf(patterns):
             return any(fits(one, value) for one in patterns)

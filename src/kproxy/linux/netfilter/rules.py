@@ -1,7 +1,7 @@
 """Rules of any packet filter of Linux as values: chains at hooks, matches, statements, sets.
 
-iptables and nftables differ in words, not in what they do, so both are read into these; one walk serves a node that has
-both.  What a reader does not know becomes `Unknown` and is told, never guessed.  Pure.
+iptables and nftables differ in syntax, not in effect, so both are read into these; one walk serves a node that has
+both.  What a reader does not know becomes `Unknown` and is reported, never guessed.  Pure.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class End(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Discarded, and the sender is told ``how``."""
+    """Discarded, and the sender is notified as ``how``."""
 
     how: str
 
@@ -187,7 +187,7 @@ class NoTrack:
 
 @dataclass(frozen=True, slots=True)
 class Unmodelled:
-    """A statement that is not modelled and may do anything to the packet: what becomes of it cannot be told."""
+    """A statement that is not modelled and may do anything to the packet: its fate is not known."""
 
     text: str
 
@@ -217,7 +217,7 @@ class Element:
 
 
 class Collection:
-    """A set or map, read when it is asked for the first time.  What is read as None could not be understood."""
+    """A set or map, read at its first lookup.  None: it could not be parsed."""
 
     def __init__(self, name: str, read: Callable[[], Iterable[Element | None]]) -> None:
         self.name = name

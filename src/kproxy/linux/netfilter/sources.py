@@ -1,4 +1,4 @@
-"""Files whose kind is told by what is in them, put together to what is known of a node.  Pure: bytes come in."""
+"""Files, whose kind is recognised by their content, merged into the state of a node.  Pure: bytes come in."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _tables(of_kind: dict[SourceKind, list[TraceSource]]) -> Iterable[Table]:
 
 @contextmanager
 def _naming(one: TraceSource) -> Iterator[None]:
-    """What cannot be read is told with the name of its file."""
+    """Errors name the file that cannot be read."""
     try:
         yield
     except CannotRead as problem:

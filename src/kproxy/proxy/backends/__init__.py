@@ -60,7 +60,7 @@ class Applied:
     """Result of one `Dataplane.apply`.
 
     ``rewritten``: everything was written or compared, not only what differs.  ``changes`` counts what the kernel was given,
-    by kind, in the words of the log.  ``refused``: the kernel's reason against a difference; everything was written
+    by kind, as the log prints them.  ``refused``: the kernel's reason against a difference; everything was written
     instead.  ``rules`` by table, in modes whose rules are counted.  ``seconds`` is wall time.
     """
 

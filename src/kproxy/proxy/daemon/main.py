@@ -127,7 +127,7 @@ def _set_up(options: DaemonOptions, exit_queue: ExitQueue) -> None:
     descriptors.raise_limit()
     node_tuning.set_oom_score(config.oom_score_adj)
     node_tuning.set_conntrack(config.conntrack)
-    from kproxy.proxy.daemon.startup import start_daemon  # noqa: PLC0415 - who asks for help need not wait for it
+    from kproxy.proxy.daemon.startup import start_daemon  # noqa: PLC0415 - `--help` does not wait for it
 
     find_backend(config.mode).load()
     store = ClusterStore(time.monotonic)

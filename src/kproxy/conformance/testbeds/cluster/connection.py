@@ -54,7 +54,7 @@ class ClusterConnection:
 def connect_cluster(kubeconfig: str = "", context: str = "") -> ClusterConnection:
     """Cluster of a kubeconfig (default: ``$KUBECONFIG``, else the usual file) and context. Raises `NoCluster`."""
     try:
-        from kubernetes import client, config  # noqa: PLC0415 (an extra: only who asks for a cluster needs it)
+        from kubernetes import client, config  # noqa: PLC0415 (an extra: only `conformance cluster` needs it)
     except ImportError as error:
         raise NoCluster(MISSING) from error
     found = client.Configuration()

@@ -1,4 +1,4 @@
-"""The words of one iptables rule, parted into options of matches and of the target.  Pure.
+"""The arguments of one iptables rule, split into options of matches and of the target.  Pure.
 
 As ``iptables-save`` prints them: long options have one spelling, ``!`` stands before the option.
 """

@@ -1,4 +1,4 @@
-"""A rule of nftables' JSON in nft's own words, to be shown.  What has no words here is shown as its JSON.  Pure."""
+"""A rule of nftables' JSON in nft's own syntax, to be shown; as its JSON where no text is known.  Pure."""
 
 from __future__ import annotations
 

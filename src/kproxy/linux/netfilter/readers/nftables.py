@@ -68,7 +68,7 @@ NAMES = {Family.IPV4: "ip", Family.IPV6: "ip6"}
 
 
 def read_nft_ruleset(text: bytes, without: frozenset[tuple[str, str]] = frozenset()) -> list[Table]:
-    """All tables, but those ``without``, of which iptables-save has told better.  Raises `CannotRead`."""
+    """All tables, but those ``without``, which iptables-save shows more exactly.  Raises `CannotRead`."""
     try:
         document = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
@@ -233,7 +233,7 @@ def _flags(op: str, left: Json, wanted: object) -> Match | None:
 
 
 def _one(wanted: object) -> tuple[Any, ...] | None:
-    """A list of states or flags asks for any of them."""
+    """Match of a list of states or flags: any of them."""
     return None if wanted is None else (wanted,)
 
 
@@ -369,7 +369,7 @@ def _remember(held: Json) -> Iterator[Step]:
 
 
 def _reject(held: Json) -> Iterator[Step]:
-    """An answer of one family, or protocol, asks for packets of it, which nft does not print beside."""
+    """A verdict of one family or protocol implies a match on it, which nft does not print."""
     match held:
         case {"type": "tcp reset"}:
             yield Is((FieldName.PROTOCOL,), ("tcp",))
