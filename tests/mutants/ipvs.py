@@ -1,293 +1,129 @@
-"""Mutants of ipvs mode: its chains, and the members of its sets.  `tests.mutants.ipvs_servers` has the rest."""
+"""Mutants of ipvs mode's own state: kernel settings, foreign virtual servers, drift and the order of steps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
-from kproxy.model.network import Family
-from kproxy.proxy.backends.ipvs import names
-from kproxy.proxy.backends.ipvs.compile import DesiredVirtualServer, IpvsObjects
-from kproxy.proxy.backends.ipvs.names import IpSet, set_name
-from kproxy.proxy.backends.ipvs.rules import (
-    Chains,
-    Goto,
-    InSet,
-    Key,
-    MarkKey,
-    Match,
-    Member,
-    Rule,
-    Source,
-    Target,
-    Verdict,
-)
-from kproxy.proxy.backends.xtables.rules import InInterface, Jump, Masquerade, SourceIsLocal, Table
-from tests.mutants.mutant import Function, Patch, Unseen, answering, mutant
+from kproxy.proxy.backends.ipvs import names as ipvs_names
+from kproxy.proxy.backends.xtables.rules import Table
+from tests.mutants.mutant import Function, Patch, Unseen, answering, in_ipvs
+from tests.mutants.patches.ipvs import APPLIER, MACHINE, left_out_of_chain, without_setting
 
-in_ipvs = partial(mutant, mode="ipvs")
-on_kernel = partial(in_ipvs, needs_kernel=True)
-
-MARK = Jump(names.MARK_MASQUERADE)
 IN_GUEST = "tests/uml/guest/ipvs_kernel.py"
+DIFF = "kproxy.proxy.backends.ipvs.diff:"
+STEP_BY_STEP = "a case asks when all is done"
+DIFF_TESTS = "tests/unit/proxy/backends/ipvs/test_diff.py"
 
 
-def left_out(
-    table: Table,
-    chain: str,
-    target: Target | type[Target] | None = None,
-    of: IpSet | None = None,
-    having: type[Match] | tuple[type[Match], ...] = (),
-) -> Patch:
-    """Rules of a chain that are not written: those with this target, that ask this set, with such a match."""
+def _all_first(sort: Function) -> Function:
+    """Admissions are added as early as guards."""
 
-    def goes(rule: Rule) -> bool:
-        fits = target is None or rule.target == target
-        if isinstance(target, type):
-            fits = isinstance(rule.target, target)
-        asks = of is None or any(isinstance(match, InSet) and match.set is of for match in rule.matches)
-        return fits and asks and (not having or any(isinstance(match, having) for match in rule.matches))
+    def sorted_members(*of: object) -> object:
+        found = sort(*of)
+        return replace(found, added_first=(*found.added_first, *found.added_last), added_last=())
 
-    def wrap(chains: Function) -> Function:
-        def edited(*of_writer: object) -> Chains:
-            written: Chains = chains(*of_writer)
-            kept = tuple(rule for rule in written[table][chain] if not goes(rule))
-            return {**written, table: {**written[table], chain: kept}}
-
-        return edited
-
-    return Patch("kproxy.proxy.backends.ipvs.static_rules:_ChainBuilder.chains", wrap)
+    return sorted_members
 
 
-def in_parts(changed: Callable[[IpvsObjects], IpvsObjects]) -> Patch:
-    """Patch that changes the objects of every service port."""
-    return Patch(
-        "kproxy.proxy.backends.ipvs.desired_state:ipvs_objects", lambda part: lambda *of: changed(part(*of))
-    )
+def _guards_last(sort: Function) -> Function:
+    """Guards are added as late as admissions."""
+
+    def sorted_members(*of: object) -> object:
+        found = sort(*of)
+        return replace(found, added_first=(), added_last=(*found.added_first, *found.added_last))
+
+    return sorted_members
 
 
-def without_members(*sets: IpSet) -> Patch:
-    """Patch that adds no member to these sets."""
-    return in_parts(
-        lambda part: replace(part, members=frozenset(m for m in part.members if m.set not in sets))
-    )
+def _goes_on_being_let_in(sort: Function) -> Function:
+    """Admissions that end are removed last."""
+
+    def sorted_members(*of: object) -> object:
+        found = sort(*of)
+        last = (*found.revoked, *found.removed_last)
+        return replace(found, let_in_no_more=(), removed_last=last)
+
+    return sorted_members
 
 
-def _not_by_mark(part: IpvsObjects) -> IpvsObjects:
-    kept: dict[Key, DesiredVirtualServer] = {
-        k: v for k, v in part.virtuals.items() if not isinstance(k, MarkKey)
-    }
-    return replace(part, virtuals=kept)
-
-
-def _without_own_addresses(used: Function) -> Function:
-    return lambda fragment: (
-        use for use in used(fragment) if not (isinstance(use, Member) and use.set is IpSet.IPVS_IPS)
-    )
-
-
-MASQUERADE = (
+MUTANTS = (
     in_ipvs(
-        "ipvs.masquerade.off-cluster",
-        "Traffic to cluster IPs that is no pod's keeps its source.",
-        left_out(Table.NAT, names.SERVICES, MARK, IpSet.CLUSTER_IP, (Source, InInterface)),
-        clauses="masquerade.cluster-ip.outside-rewritten",
-    ),
-    in_ipvs(
-        "ipvs.masquerade.external-ip",
-        "Traffic to external IPs keeps its source.",
-        left_out(Table.NAT, names.SERVICES, MARK, IpSet.EXTERNAL_IP),
-        clauses="masquerade.external-policy-cluster.rewritten",
-    ),
-    in_ipvs(
-        "ipvs.masquerade.load-balancer",
-        "Traffic to load balancer IPs keeps its source.",
-        left_out(Table.NAT, names.LOAD_BALANCER, MARK),
-        clauses="masquerade.external-policy-cluster.rewritten",
-    ),
-    in_ipvs(
-        "ipvs.masquerade.load-balancer-local",
-        "Traffic to load balancer IPs is masqueraded under policy Local too.",
-        left_out(Table.NAT, names.LOAD_BALANCER, Verdict.RETURN),
-        clauses="external-policy.local.local-endpoints-source-preserved",
-    ),
-    in_ipvs(
-        "ipvs.masquerade.node-port",
-        "Traffic to TCP node ports keeps its source.",
-        left_out(Table.NAT, names.NODE_PORT, MARK, IpSet.NODE_PORT_TCP),
-        clauses="masquerade.external-policy-cluster.rewritten",
-    ),
-    in_ipvs(
-        "ipvs.masquerade.node-port-udp",
-        "Traffic to UDP node ports keeps its source.",
-        left_out(Table.NAT, names.NODE_PORT, MARK, IpSet.NODE_PORT_UDP),
-        clauses="masquerade.external-policy-cluster.rewritten",
-    ),
-    in_ipvs(
-        "ipvs.masquerade.node-port-local",
-        "Traffic to node ports is masqueraded under policy Local too.",
-        left_out(Table.NAT, names.NODE_PORT, Verdict.RETURN),
-        clauses="external-policy.local.local-endpoints-source-preserved",
-    ),
-    in_ipvs(
-        "ipvs.masquerade.node-port-dispatch",
-        "The chain of node ports is not gone through.",
-        left_out(Table.NAT, names.SERVICES, Jump(names.NODE_PORT)),
-        clauses="masquerade.external-policy-cluster.rewritten",
-    ),
-    in_ipvs(
-        "ipvs.masquerade.mark",
-        "What is to be masqueraded is not marked.",
-        left_out(Table.NAT, names.MARK_MASQUERADE),
-        clauses="masquerade.external-policy-cluster.rewritten",
-    ),
-    in_ipvs(
-        "ipvs.masquerade.postrouting",
-        "Nothing is masqueraded.",
-        left_out(Table.NAT, names.POSTROUTING, Masquerade),
-        clauses="masquerade.external-policy-cluster.rewritten masquerade.hairpin.rewritten",
-    ),
-    in_ipvs(
-        "ipvs.masquerade.shortcut",
-        "What the node sends by a shortcut keeps its source.",
-        left_out(Table.NAT, names.POSTROUTING, Masquerade, having=SourceIsLocal),
-        clauses="external-policy.local.host-reaches-all-endpoints",
-    ),
-    in_ipvs(
-        "ipvs.detector.ignored",
-        "Pods are not told from others.",
-        Patch("kproxy.proxy.backends.ipvs.static_rules:_from_pods", answering(())),
-        clauses="masquerade.cluster-ip.outside-rewritten external-policy.local.pods-reach-all-endpoints",
-    ),
-)
-
-POLICY = (
-    in_ipvs(
-        "ipvs.local-policy.internal-silence",
-        "A cluster IP of policy Local without an endpoint here is not dropped.",
-        left_out(Table.MANGLE, names.TRAFFIC_POLICY, Verdict.DROP, IpSet.CLUSTER_IP_UNANSWERED),
-        clauses="internal-policy.local.drop-without-local-endpoint",
-    ),
-    in_ipvs(
-        "ipvs.local-policy.external-silence",
-        "External traffic of policy Local without an endpoint here is not dropped.",
-        left_out(Table.MANGLE, names.TRAFFIC_POLICY, Verdict.DROP, IpSet.EXTERNAL_UNANSWERED),
-        clauses="external-policy.local.drop-without-local-endpoint",
-    ),
-    in_ipvs(
-        "ipvs.shortcut.host",
-        "The node has no shortcut.",
-        left_out(Table.MANGLE, names.TRAFFIC_POLICY, Goto, having=SourceIsLocal),
-        clauses="external-policy.local.host-reaches-all-endpoints",
-    ),
-    in_ipvs(
-        "ipvs.shortcut.pods",
-        "Pods have no shortcut.",
-        left_out(Table.MANGLE, names.TRAFFIC_POLICY, Goto, having=(Source, InInterface)),
-        clauses="external-policy.local.pods-reach-all-endpoints",
-    ),
-    in_ipvs(
-        "ipvs.shortcut.mark",
-        "Who may take a shortcut is not marked.",
-        left_out(Table.MANGLE, names.SHORTCUT),
-        clauses="external-policy.local.pods-reach-all-endpoints",
-    ),
-    in_ipvs(
-        "ipvs.shortcut.servers",
-        "There are no virtual servers by mark.",
-        in_parts(_not_by_mark),
-        clauses="external-policy.local.pods-reach-all-endpoints",
-    ),
-)
-
-FIREWALL = (
-    in_ipvs(
-        "ipvs.source-ranges.arriving",
-        "Ranges do not bind packets that arrive.",
-        left_out(Table.FILTER, names.PROXY_FIREWALL),
-        clauses="source-ranges.outside-dropped",
-    ),
-    in_ipvs(
-        "ipvs.source-ranges.own-packets",
-        "Ranges do not bind the node's own packets.",
-        left_out(Table.MANGLE, names.IPVS_OUT_FILTER),
-        clauses="source-ranges.apply-to-host",
-    ),
-    on_kernel(
-        "ipvs.filter.refusal",
-        "Ports that nobody serves are not refused: the node's own sockets answer at cluster IPs.",
-        left_out(Table.FILTER, names.IPVS_FILTER, Verdict.REJECT),
-        clauses="cluster-ip.undefined-port.not-served",
-    ),
-    on_kernel(
-        "ipvs.invalid",
-        "Segments outside the window reach the node's own processes.",
-        left_out(Table.FILTER, names.PROXY_FIREWALL, Verdict.DROP),
-        clauses="conntrack.invalid-not-leaked",
-    ),
-)
-
-EMPTY_SETS = {
-    IpSet.CLUSTER_IP: "masquerade.cluster-ip.outside-rewritten",
-    IpSet.EXTERNAL_IP: "masquerade.external-policy-cluster.rewritten",
-    IpSet.LOAD_BALANCER: "masquerade.external-policy-cluster.rewritten",
-    IpSet.LOAD_BALANCER_LOCAL: "external-policy.local.local-endpoints-source-preserved",
-    IpSet.LOAD_BALANCER_FIREWALL: "source-ranges.outside-dropped",
-    IpSet.LOAD_BALANCER_SOURCE_CIDR: "source-ranges.inside-allowed",
-    IpSet.LOAD_BALANCER_SOURCE_IP: "source-ranges.apply-to-host source-ranges.inside-allowed",
-    IpSet.LOOP_BACK: "masquerade.hairpin.rewritten",
-    IpSet.NODE_PORT_TCP: "masquerade.external-policy-cluster.rewritten",
-    IpSet.NODE_PORT_LOCAL_TCP: "external-policy.local.local-endpoints-source-preserved",
-    IpSet.NODE_PORT_UDP: "masquerade.external-policy-cluster.rewritten",
-    IpSet.NODE_PORT_LOCAL_UDP: "external-policy.local.local-endpoints-source-preserved",
-    IpSet.NODE_PORT_SCTP: "masquerade.external-policy-cluster.rewritten",
-    IpSet.SERVED: "cluster-ip.reaches-ready-endpoint",
-    IpSet.CLUSTER_IP_UNANSWERED: "internal-policy.local.drop-without-local-endpoint",
-    IpSet.EXTERNAL_UNANSWERED: "external-policy.local.drop-without-local-endpoint",
-    IpSet.SHORTCUT: "external-policy.local.pods-reach-all-endpoints",
-}
-"""Sets that stay empty, and the clauses that this violates."""
-
-SETS = (
-    *(
-        in_ipvs(
-            f"ipvs.set.{which.value.lower()}",
-            f"Nothing is put into {set_name(which, Family.IPV4)}.",
-            without_members(which),
-            clauses=clauses,
-        )
-        for which, clauses in EMPTY_SETS.items()
-    ),
-    on_kernel(
-        "ipvs.set.ipvs-ips",
-        "Nothing is put into KUBE-IPVS-IPS.",
-        Patch("kproxy.proxy.backends.ipvs.desired_state:_objects_of", _without_own_addresses),
-        clauses="masquerade.cluster-ip.host-rewritten cluster-ip.undefined-port.not-served",
-    ),
-    in_ipvs(
-        "ipvs.set.external-ip-local",
-        "External IPs of policy Local are in KUBE-EXTERNAL-IP, which masquerades.",
-        in_parts(
-            lambda part: replace(
-                part,
-                members=frozenset(
-                    replace(m, set=IpSet.EXTERNAL_IP) if m.set is IpSet.EXTERNAL_IP_LOCAL else m
-                    for m in part.members
-                ),
-            )
-        ),
-        clauses="external-policy.local.local-endpoints-source-preserved",
-    ),
-    on_kernel(
         "ipvs.set.health-check-node-port",
         "Health check node ports are not let in.",
-        left_out(Table.FILTER, names.NODE_PORT),
+        left_out_of_chain(Table.FILTER, ipvs_names.NODE_PORT),
         unseen=Unseen(
             "the lab's nodes let everything in",
             f"{IN_GUEST}::test_a_health_check_node_port_is_let_in_though_the_firewall_drops",
         ),
+        needs_kernel=True,
+    ),
+    in_ipvs(
+        "ipvs.settings.conntrack",
+        "IPVS's connections have no connection tracking.",
+        without_setting("net/ipv4/vs/conntrack"),
+        unseen=Unseen(
+            "no proxy without it is ever seen to have applied a change", f"{IN_GUEST}::test_kernel_settings"
+        ),
+        needs_kernel=True,
+    ),
+    in_ipvs(
+        "ipvs.settings.strict-arp",
+        "strictARP changes nothing.",
+        Patch(f"{MACHINE}_STRICT_ARP", lambda _: {}),
+        unseen=Unseen("nobody in the lab asks who has an address", f"{IN_GUEST}::test_kernel_settings"),
+        needs_kernel=True,
+    ),
+    in_ipvs(
+        "ipvs.exclude",
+        "Virtual servers inside excludeCIDRs are taken for ours.",
+        Patch(f"{APPLIER}_Ownership.__init__", lambda init: lambda self, *of: init(self, *of[:-1], ())),
+        unseen=Unseen(
+            "a virtual server that no proxy made is nobody's Service",
+            f"{IN_GUEST}::test_a_restarted_proxy_takes_over_what_the_last_one_left_"
+            "and_spares_what_is_not_a_proxys",
+        ),
+        needs_kernel=True,
+    ),
+    in_ipvs(
+        "ipvs.foreign",
+        "All virtual servers are taken for ours.",
+        Patch(f"{APPLIER}_Ownership.has", answering(value=True)),
+        unseen=Unseen(
+            "a virtual server that no proxy made is nobody's Service",
+            f"{IN_GUEST}::test_a_restarted_proxy_takes_over_what_the_last_one_left_"
+            "and_spares_what_is_not_a_proxys",
+        ),
+        needs_kernel=True,
+    ),
+    in_ipvs(
+        "ipvs.look",
+        "A look at the kernel finds nothing amiss.",
+        Patch(f"{APPLIER}IpvsKernel.find_drift", answering(())),
+        unseen=Unseen(
+            "no case harms the kernel's virtual servers",
+            f"{IN_GUEST}::test_a_look_finds_virtual_servers_and_destinations_that_are_gone",
+        ),
+        needs_kernel=True,
+    ),
+    in_ipvs(
+        "ipvs.order.let-in-first",
+        "A Service is let in before it is served.",
+        Patch(f"{DIFF}_sorted_members", _all_first),
+        unseen=Unseen(STEP_BY_STEP, f"{DIFF_TESTS}::test_a_new_service_is_guarded_first_and_reachable_last"),
+    ),
+    in_ipvs(
+        "ipvs.order.guarded-last",
+        "A Service is served before it is guarded.",
+        Patch(f"{DIFF}_sorted_members", _guards_last),
+        unseen=Unseen(STEP_BY_STEP, f"{DIFF_TESTS}::test_a_new_service_is_guarded_first_and_reachable_last"),
+    ),
+    in_ipvs(
+        "ipvs.order.goes-unguarded",
+        "A Service that goes is let in when it is served no more.",
+        Patch(f"{DIFF}_sorted_members", _goes_on_being_let_in),
+        unseen=Unseen(
+            STEP_BY_STEP,
+            f"{DIFF_TESTS}::test_a_service_that_goes_is_unreachable_first_and_loses_its_guards_last",
+        ),
     ),
 )
-
-MUTANTS = (*MASQUERADE, *POLICY, *FIREWALL, *SETS)

@@ -10,6 +10,7 @@ import pkgutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -56,6 +57,10 @@ class Mutant:
 def mutant(name: str, about: str, *patches: Patch, clauses: str = "", **fields: Any) -> Mutant:  # noqa: ANN401
     """Shorthand: ``clauses`` separated by blanks."""
     return Mutant(name=name, about=about, patches=patches, clauses=frozenset(clauses.split()), **fields)
+
+
+in_nftables = partial(mutant, mode="nftables")
+in_ipvs = partial(mutant, mode="ipvs")
 
 
 @contextmanager

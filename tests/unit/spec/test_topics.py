@@ -1,4 +1,4 @@
-"""One list of topics: clauses, cases, behaviours and docs are divided by it, and by nothing else."""
+"""One list of topics: clauses, cases, mutants, behaviours and docs are divided by it, and by nothing else."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 import tomllib
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from kproxy.conformance.cases import CATALOGUE
 from kproxy.spec.behaviours import BEHAVIOURS
 from kproxy.spec.clauses import CLAUSES
 from kproxy.spec.topics import TOPICS, Topic, topic_of_case, topic_of_clause
+from tests.mutants.table import MUTANTS
 from tests.support.paths import ROOT
 
 MODULES = {topic.module: topic for topic in TOPICS.values()}
@@ -87,3 +89,42 @@ def test_behaviours_are_divided_by_topics() -> None:
 def test_docs_have_a_page_for_each_topic_and_no_other() -> None:
     pages = {path.stem for path in (ROOT / "docs/spec/topics").glob("*.md")} - {"README"}
     assert pages == set(TOPICS)
+
+
+MACHINERY = {"__main__", "judge", "mutant", "proxy", "table", "tested"}
+"""Modules of `tests.mutants` that define no mutant; `tests.mutants.patches` has what mutants of several topics share."""
+MUTANT_MODULES = {
+    name: importlib.import_module(f"tests.mutants.{name}")
+    for path in sorted((ROOT / "tests/mutants").glob("*.py"))
+    if (name := path.stem) not in MACHINERY
+}
+
+
+def test_modules_of_mutants_are_named_by_topics() -> None:
+    assert set(MUTANT_MODULES) <= set(MODULES)
+
+
+@pytest.mark.parametrize("name", MUTANT_MODULES)
+def test_a_mutant_stands_in_the_module_of_a_topic_of_its_clauses(name: str) -> None:
+    """One that no case can show has no clause: it is about a mode's own state."""
+    topics = {
+        wrong.name: {topic_of_clause(id).module for id in wrong.clauses} or {wrong.mode}
+        for wrong in MUTANT_MODULES[name].MUTANTS
+    }
+    assert {wrong for wrong, of in topics.items() if name not in of} == set()
+
+
+def test_the_table_of_mutants_has_every_one_of_the_modules() -> None:
+    assert Counter(MUTANTS) == Counter(
+        wrong for module in MUTANT_MODULES.values() for wrong in module.MUTANTS
+    )
+
+
+def test_mutants_stand_in_no_other_module() -> None:
+    def defines(path: Path) -> bool:
+        return "MUTANTS = (" in path.read_text(encoding="utf-8")
+
+    assert {path.stem for path in (ROOT / "tests/mutants").rglob("*.py") if defines(path)} == {
+        *MUTANT_MODULES,
+        "table",
+    }

@@ -209,7 +209,8 @@ def _topic(topic: Topic) -> ReferenceEntry:
 
 
 def _files(topic: Topic) -> tuple[Path, ...]:
-    return (*(SPEC / "clauses").glob(f"{topic.module}.py"), *_case_files(topic), *_pages(topic))
+    clauses = (SPEC / "clauses").glob(f"{topic.module}.py")
+    return (*clauses, *_case_files(topic), *_mutants(topic), *_pages(topic))
 
 
 def _of_all(clauses: Iterable[Clause], items: Callable[[Clause], Iterator[Item]]) -> tuple[Item, ...]:
@@ -326,6 +327,11 @@ def _case_place(id: str) -> Place:
 def _case_files(topic: Topic) -> Iterator[Path]:
     mine = (case for case in CATALOGUE if topic_of_case(case.id) is topic)
     return iter(dict.fromkeys(_case_place(case.id).path for case in mine))
+
+
+def _mutants(topic: Topic) -> Iterator[Path]:
+    root = repository()
+    return (root / "tests/mutants").glob(f"{topic.module}.py") if root else iter(())
 
 
 def _pages(topic: Topic) -> Iterator[Path]:

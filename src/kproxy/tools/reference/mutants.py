@@ -20,6 +20,7 @@ from kproxy.tools.reference.places import PACKAGE, Place, definition, lines_with
 
 _RULE_NAME = re.compile(r"[A-Z][A-Z0-9-]{3,}")
 """Chains and sets are named so in iptables and ipset: KUBE-SERVICES, FORWARD."""
+_PATCHES = "tests.mutants.patches."
 _FUNCTION = re.compile(r"kproxy(\.\w+)+:\w+(\.\w+)*")
 
 
@@ -111,7 +112,7 @@ def _value(node: ast.expr, known: Mapping[str, Any]) -> Any:  # noqa: ANN401 (wh
 
 @cache
 def _names(path: Path) -> Mapping[str, Any]:
-    """Values of a module's imports from backends and of its constants, by name."""
+    """Values of a module's imports from backends and shared patches, and of its constants, by name."""
     known: dict[str, Any] = {}
     for node in parsed(path).body:
         match node:
@@ -119,6 +120,9 @@ def _names(path: Path) -> Mapping[str, Any]:
                 "kproxy.proxy.backends"
             ):
                 known |= {one.asname or one.name: _imported(module, one.name) for one in names}
+            case ast.ImportFrom(module=str(module), names=names) if module.startswith(_PATCHES):
+                shared = _names(path.parent / f"patches/{module.removeprefix(_PATCHES)}.py")
+                known |= {one.name: shared[one.name] for one in names if one.name in shared}
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 known[name] = _value(value, known)
             case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):

@@ -16,6 +16,7 @@ from kproxy.spec.topics import TOPICS
 from kproxy.tools.reference import entries, mutants, places
 from kproxy.tools.reference.entries import NO_TESTS, Item, ReferenceEntry
 from kproxy.tools.reference.places import Place
+from tests.mutants.table import MUTANTS
 from tests.support.paths import ROOT
 
 LOCALHOST = "node-port.localhost.disabled.untouched"
@@ -66,7 +67,9 @@ def test_a_topic_shows_what_its_clauses_show_each_once() -> None:
     assert "_loopback_serves" in texts(shown["oracle"])
     assert [item.text for item in shown["proxy"]].count("node_ports") == 1
     assert "configuration.localhost-on" in texts(shown["mutants"])
-    assert {item.place.path.name for item in shown["files"] if item.place} >= {"node_port.py", "node-port.md"}
+    files = [item.place.path for item in shown["files"] if item.place]
+    assert {path.name for path in files} >= {"node_port.py", "node-port.md"}
+    assert ROOT / "tests/mutants/node_port.py" in files
 
 
 def test_rules_of_a_clause_are_those_that_mutants_take_away() -> None:
@@ -103,6 +106,17 @@ def test_every_function_that_a_mutant_replaces_is_found() -> None:
         if not place.name or place.name.rpartition(".")[2] not in line(place)
     }
     assert lost == set()
+
+
+def test_every_mutant_of_a_clause_is_shown_at_the_line_that_defines_it() -> None:
+    shown = {(m.name, m.place) for clause in CLAUSES for m in mutants.mutants_of(ROOT, clause)}
+    assert {name for name, _ in shown} == {wrong.name for wrong in MUTANTS if wrong.clauses}
+    assert {place.path.parent for _, place in shown} == {ROOT / "tests/mutants"}
+
+
+def test_names_that_mutants_share_are_resolved() -> None:
+    shown = entry("external-policy.local.pods-reach-all-endpoints").sections["rules"]
+    assert "KUBE-EXT- (shortcut.pods)" in texts(shown)
 
 
 def test_a_regression_is_found_by_its_number() -> None:

@@ -1,4 +1,4 @@
-"""The catalogue on ipvs mode's program in memory; `tests.mutants.ipvs` holds that each family of its rules is needed."""
+"""The catalogue on ipvs mode's program in memory; `tests.mutants` holds that each family of its rules is needed."""
 
 from __future__ import annotations
 

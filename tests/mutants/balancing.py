@@ -1,22 +1,38 @@
-"""Mutants of nftables mode: elements of maps, and chains that look them up."""
+"""Mutants of how connections spread over endpoints."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
 from kproxy.proxy.backends.nftables.compile import Element
+from kproxy.proxy.backends.xtables.rules import Jump, Match, OneIn
 from kproxy.proxy.plan import Pool, PoolEndpoint
-from tests.mutants.mutant import Function, Patch, instead, mutant
-
-in_nftables = partial(mutant, mode="nftables")
+from tests.mutants.mutant import Function, Patch, Wrap, in_nftables, instead, mutant
+from tests.mutants.patches.iptables import ENDPOINT, POOLS, Rules, with_match, without
+from tests.mutants.patches.objects import Merged
 
 COMPILE = "kproxy.proxy.backends.nftables.compile:"
-_ADD = 0
-"""NFT_DYNSET_OP_ADD of linux/netfilter/nf_tables.h: existing elements stay unchanged."""
+
+
+def _as_if_one_more(match: Match) -> Match:
+    return msgspec.structs.replace(match, count=match.count + 1) if isinstance(match, OneIn) else match
+
+
+def _at_most(number: int) -> Wrap:
+    return lambda merge: lambda *of: {key: found[:number] for key, found in merge(*of).items()}
+
+
+def _each_slice_by_itself(merge: Function) -> Function:
+    """Wrap that concatenates the endpoints of slices instead of merging them."""
+
+    def put_together(slices: Iterable[Any], wanted: Any, *of: Any) -> Merged:  # noqa: ANN401
+        found: list[Merged] = [merge([one], wanted, *of) for one in slices]
+        return {key: tuple(endpoint for part in found for endpoint in part[key]) for key in wanted}
+
+    return put_together
 
 
 def _with_a_gap(elements: Function) -> Function:
@@ -64,6 +80,36 @@ def _left_where_they_were(dense: Function) -> Function:
 
 
 MUTANTS = (
+    mutant(
+        "balancing.first-always",
+        "The first endpoint gets every connection.",
+        *without(Rules(chain=POOLS, target=Jump(ENDPOINT)), OneIn),
+        clauses="balancing.every-endpoint-chosen",
+    ),
+    mutant(
+        "balancing.last-twice",
+        "The last endpoint gets twice what each of the others gets.",
+        *with_match(Rules(chain=POOLS, target=Jump(ENDPOINT)), _as_if_one_more),
+        clauses="balancing.even",
+    ),
+    mutant(
+        "slices.duplicates-doubled",
+        "An endpoint listed twice counts twice.",
+        Patch("kproxy.proxy.snapshot.services:merge_endpoints", _each_slice_by_itself),
+        clauses="balancing.even",
+    ),
+    mutant(
+        "slices.first-hundred",
+        "Of a Service's endpoints the first hundred count.",
+        Patch("kproxy.proxy.snapshot.services:merge_endpoints", _at_most(100)),
+        clauses="balancing.any-number-of-endpoints",
+    ),
+    mutant(
+        "slices.first-thousand",
+        "Of a Service's endpoints the first thousand count.",
+        Patch("kproxy.proxy.snapshot.services:merge_endpoints", _at_most(1000)),
+        clauses="balancing.any-number-of-endpoints",
+    ),
     in_nftables(
         "nftables.numbers-with-a-gap",
         "The number before the last endpoint's is nobody's.",
@@ -83,22 +129,6 @@ MUTANTS = (
         "When endpoints leave, no other takes their numbers: the first one is given them.",
         Patch(f"{COMPILE}assign_numbers", _left_where_they_were),
         clauses="balancing.even balancing.every-endpoint-chosen",
-        needs_kernel=True,
-    ),
-    in_nftables(
-        "nftables.node-port-anywhere",
-        "Where all addresses of the node serve node ports, any address does.",
-        Patch(
-            "kproxy.proxy.backends.nftables.static_rules:node_port_destinations",
-            lambda found: lambda *of: found(*of)[:1],
-        ),
-        clauses="node-port.number-on-service-address.not-served",
-    ),
-    in_nftables(
-        "nftables.affinity-from-the-first-connection",
-        "The time of affinity begins with a client's first connection, and later ones do not begin it again.",
-        Patch("kproxy.proxy.backends.nftables.kernel.expressions:_DYNSET_UPDATE", lambda _: _ADD),
-        clauses="affinity.timeout.frees-choice",
         needs_kernel=True,
     ),
 )

@@ -1,4 +1,4 @@
-"""Mutations of rules: families of typed rules, and changes of the compiler's output."""
+"""Patches of iptables mode: families of typed rules, and changes of the compiler's output."""
 
 from __future__ import annotations
 
@@ -12,6 +12,13 @@ from kproxy.proxy.backends.iptables.compile import Context, SharedRule
 from kproxy.proxy.backends.iptables.static_rules import HookRules, Options
 from kproxy.proxy.backends.xtables.rules import Chain, ChainName, Jump, Match, Rule, Table, Target
 from tests.mutants.mutant import Function, Patch
+
+FILTER = Table.FILTER
+MARK = Jump(names.MARK_MASQUERADE)
+"""In ipvs mode's rules too."""
+POOLS = "KUBE-SV"
+"""Common prefix of the names of both pools' chains, KUBE-SVC- and KUBE-SVL-."""
+EXTERNAL, RANGES, ENDPOINT = names.EXTERNAL_PREFIX, names.SOURCE_RANGES_PREFIX, names.ENDPOINT_PREFIX
 
 Edit = Callable[[Rule], Rule | None]
 

@@ -1,0 +1,69 @@
+"""Mutants of cluster IPs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from kproxy.proxy.backends.iptables import names
+from kproxy.proxy.backends.ipvs import names as ipvs_names
+from kproxy.proxy.backends.ipvs.names import IpSet
+from kproxy.proxy.backends.ipvs.rules import Verdict
+from kproxy.proxy.backends.xtables.rules import Jump, Table, Transport
+from tests.mutants.mutant import Function, Patch, in_ipvs, mutant
+from tests.mutants.patches.iptables import POOLS, Rules, left_out, without
+from tests.mutants.patches.ipvs import in_parts, left_out_of_chain, without_members
+
+
+def _cut_short(suffix: Function) -> Function:
+    return lambda text: suffix(re.sub(r"(/[^:]{60})[^:]*", r"\1", text))
+
+
+MUTANTS = (
+    mutant(
+        "dispatch.forwarded",
+        "Only the node's own packets are taken to Services.",
+        *left_out(Rules(chain="PREROUTING", target=Jump(names.SERVICES))),
+        clauses="cluster-ip.reaches-ready-endpoint",
+    ),
+    mutant(
+        "dispatch.cluster-ip-port",
+        "Any port of a cluster IP leads to its endpoints.",
+        *without(Rules(chain=names.SERVICES, target=Jump(POOLS)), Transport),
+        clauses="cluster-ip.undefined-port.not-served",
+    ),
+    mutant(
+        "names.run-together",
+        "Names of chains are made of what is named, put together so that some look alike.",
+        Patch(
+            "kproxy.proxy.backends.iptables.names:name_hash",
+            lambda suffix: lambda text: suffix(text.replace(":", "-")),
+        ),
+        clauses="cluster-ip.reaches-ready-endpoint",
+    ),
+    mutant(
+        "names.cut-short",
+        "Names of chains are made of the first 60 characters of a Service's name.",
+        Patch("kproxy.proxy.backends.iptables.names:name_hash", _cut_short),
+        clauses="cluster-ip.reaches-ready-endpoint",
+    ),
+    in_ipvs(
+        "ipvs.filter.refusal",
+        "Ports that nobody serves are not refused: the node's own sockets answer at cluster IPs.",
+        left_out_of_chain(Table.FILTER, ipvs_names.IPVS_FILTER, Verdict.REJECT),
+        clauses="cluster-ip.undefined-port.not-served",
+        needs_kernel=True,
+    ),
+    in_ipvs(
+        "ipvs.addresses",
+        "Service addresses are not made the node's own.",
+        in_parts(lambda part: replace(part, addresses=frozenset())),
+        clauses="cluster-ip.reaches-ready-endpoint external-ip.reaches-ready-endpoint",
+    ),
+    in_ipvs(
+        "ipvs.set.ipvs-served",
+        "Nothing is put into KUBE-IPVS-SERVED.",
+        without_members(IpSet.SERVED),
+        clauses="cluster-ip.reaches-ready-endpoint",
+    ),
+)
