@@ -137,26 +137,26 @@ def test_a_failure_is_status_1_with_evidence_of_both_nodes(tmp_path: Path) -> No
         path.name for path in folder.iterdir()
     }
     assert "KUBE-SERVICES" in (folder / "a.iptables.txt").read_text(encoding="utf-8")
-    again = folder / "again"
-    assert "pod a2 -> web cluster ip\nseen: delivered to" in (again / "reprobe.txt").read_text(
+    reprobe = folder / "reprobe"
+    assert "pod a2 -> web cluster ip\nseen: delivered to" in (reprobe / "reprobe.txt").read_text(
         encoding="utf-8"
     )
-    assert marked_by_the_rule_that_is_wrong(again / "a.counted.txt") == 8
-    for before in again.glob("*.before.txt"):
+    assert marked_by_the_rule_that_is_wrong(reprobe / "a.counted.txt") == 8
+    for before in reprobe.glob("*.before.txt"):
         after = before.with_name(before.name.replace(".before.", ".after."))
         assert before.read_text() != after.read_text(), "what did not change is not kept twice"
-    reported = (again / "decided.txt").read_text(encoding="utf-8")
+    reported = (reprobe / "decided.txt").read_text(encoding="utf-8")
     assert "masquerade.cluster-ip.pod-source-preserved" in reported.partition("\n\n")[0]
     assert "source masqueraded as the node" in reported
     assert "Service: cluster-ip-reached-from-everywhere-ipv4/web" in reported
     first = [
-        packet for _, packet in captured(again / "pcap" / "a2.pcapng") if packet.flags == dpkt.tcp.TH_SYN
+        packet for _, packet in captured(reprobe / "pcap" / "a2.pcapng") if packet.flags == dpkt.tcp.TH_SYN
     ]
-    assert {packet.dport for packet in first} == {80}, "the pod's own question, and nothing else"
+    assert {packet.dport for packet in first} == {80}, "the pod's own packets, and nothing else"
     assert len(first) == 8
     elsewhere = (
-        again / "pcap" / "remote.pcapng"
-    )  # what a kernel says of its own accord may be there, and nothing of ours
+        reprobe / "pcap" / "remote.pcapng"
+    )  # what a kernel sends by itself may be there, and nothing of ours
     packets = captured(elsewhere) if elsewhere.exists() else []
     assert not [packet for _, packet in packets if isinstance(packet, dpkt.tcp.TCP)]
 

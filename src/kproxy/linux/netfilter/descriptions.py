@@ -110,6 +110,6 @@ def redescribed(state: PacketState, at: int, description: str) -> PacketState:
     if at >= len(state.steps):
         return state
     notes = list(state.steps)
-    quiet = ", where nothing is for it" if notes[at].effect is Effect.IDLE else ""
+    quiet = ", without effect" if notes[at].effect is Effect.IDLE else ""
     notes[at] = replace(notes[at], description=f"{description}{quiet}")
     return replace(state, steps=tuple(notes))

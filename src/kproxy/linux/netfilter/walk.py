@@ -171,7 +171,7 @@ class Walk:
         place, steps = rest
         condition = descriptions.describe_match(match, self._place(place[0]), place[1])
         while state.conditions & {(condition, True), (condition, False)}:
-            condition = f"{condition}, asked again"  # of a packet that may be another one by now
+            condition = f"{condition}, evaluated again"  # of a packet that may be another one by now
         if all(isinstance(step, Remember) for step in steps):
             yield None, state
             return
@@ -256,13 +256,14 @@ class Walk:
         if chain is None:
             yield None, state.assuming(f"chain {name}, which is not in what was read, does nothing")
             return
-        entered = state.with_step(self._step(place, f"goes through chain {name}"))
+        verdict = "goto" if isinstance(step, Goto) else "jump to"
+        entered = state.with_step(self._step(place, f"{verdict} chain {name}"))
         through = PathFate.RETURN if isinstance(step, Goto) else None
         for fate, after in self._chain(chain, entered):
             if fate not in {PathFate.THROUGH, PathFate.RETURN}:
                 yield fate, after
             elif after.effect() == entered.effect():
-                note = self._step(place, f"asks chain {name}, where nothing is for it", Effect.IDLE)
+                note = self._step(place, f"{verdict} chain {name}, without effect", Effect.IDLE)
                 yield through, replace(after, steps=(*state.steps, note))
             else:
                 yield through, after

@@ -76,6 +76,7 @@ def explanation_document(answer: Explanation, dump: Dump) -> dict[str, Any]:
     """Explanation as JSON."""
     first = answer.hops[0].packet
     return {
+        "schema": "kproxy-explanation/2",
         "packet": {
             "from": answer.sender.label,
             "source": str(first.source),
@@ -84,29 +85,29 @@ def explanation_document(answer: Explanation, dump: Dump) -> dict[str, Any]:
             "port": first.port,
             "protocol": first.protocol.value,
         },
-        "nodes": [_node(hop, dump) for hop in answer.hops],
-        "assumed": list(answer.assumptions),
+        "hops": [_hop(hop, dump) for hop in answer.hops],
+        "assumptions": list(answer.assumptions),
     }
 
 
-def _node(hop: Hop, dump: Dump) -> dict[str, Any]:
+def _hop(hop: Hop, dump: Dump) -> dict[str, Any]:
     return {
         "node": hop.node,
-        "lawful": sorted((_lawful(o, dump) for o in hop.expectation.outcomes), key=str),
+        "outcomes": sorted((_lawful_outcome(o, dump) for o in hop.expectation.outcomes), key=str),
         "clauses": [
             {
                 "id": id,
                 "level": CLAUSES[id].level.value,
-                "text": CLAUSES[id].text,
+                "sentence": CLAUSES[id].text,
                 "authority": CLAUSES[id].authority.value,
-                "source": list(CLAUSES[id].source),
+                "sources": list(CLAUSES[id].source),
             }
             for id in hop.expectation.clauses
         ],
     }
 
 
-def _lawful(outcome: Outcome, dump: Dump) -> dict[str, Any]:
+def _lawful_outcome(outcome: Outcome, dump: Dump) -> dict[str, Any]:
     if isinstance(outcome, Failure):
         return {"outcome": outcome.value}
     found = {

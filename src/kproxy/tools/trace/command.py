@@ -73,7 +73,7 @@ def _known(options: TraceOptions) -> TraceInputs:
     if any(one.kind in RULES for one in files):
         return merge_sources(files, addresses)
     if files and all(one.kind is SourceKind.EMPTY for one in files):
-        raise CannotTrace("the files are empty: there are no rules to ask")
+        raise CannotTrace("the files are empty: there are no rules to trace")
     return live.read_live_node(files, addresses)
 
 

@@ -92,7 +92,7 @@ def _assumed(packet: TracedPacket, question: TraceQuery) -> list[str]:
     if packet.own or question.via:
         return []
     if packet.interface is None:
-        return ["nobody said by which interface it comes in (--via)"]
+        return ["the interface that receives it is not known (--via)"]
     return [f"it comes in by {packet.interface}, to which the node's route to {packet.source} leads (--via)"]
 
 

@@ -41,8 +41,8 @@ def trace_text(
     """The result as text; ``rules``: with each rule as its tool prints it."""
     known = names or ObjectNames()
     lines = [_question(query), "", "decision:", *_decisions(answer, known)]
-    lines += [f"Service: {_service(answer, known)}", "", "way:"]
-    lines += _tree([[*way.state.steps] for way in answer.paths], "  ", rules=rules)
+    lines += [f"Service: {_service(answer, known)}", "", "path:"]
+    lines += _tree([[*path.state.steps] for path in answer.paths], "  ", rules=rules)
     lines += ["", "assumed:", *(f"  {one}" for one in _assumed(answer, query))]
     if read:
         lines += ["", "read:", *(f"  {one}" for one in read)]
@@ -63,7 +63,7 @@ def _service(answer: TraceResult, names: ObjectNames) -> str:
         return ", ".join(answer.services)
     if names.services:
         taken = "the rules name none" if answer.taken else "no rule takes the packet"
-        return f"{', '.join(names.services)}, as the objects say; {taken}"
+        return f"{', '.join(names.services)} by the objects; {taken}"
     return "the rules name none" if answer.taken else "none: no rule takes the packet"
 
 
@@ -102,20 +102,20 @@ def decision_text(one: Decision, owner: str = "") -> str:
     return f"no rule takes it: routed on to {to} as it is, {where}{chance}"
 
 
-# ---------------------------------------------------------------------- the way
+# ---------------------------------------------------------------------- the path
 
 
-def _tree(ways: Sequence[list[TraceStep]], indent: str, *, rules: bool) -> Iterator[str]:
+def _tree(paths: Sequence[list[TraceStep]], indent: str, *, rules: bool) -> Iterator[str]:
     """Lines of steps: the common ones before, the branches, the common ones after."""
-    first = _shared(ways)
-    yield from _lines(ways[0][:first], indent, rules=rules)
-    rest = [way[first:] for way in ways]
-    if len(ways) == 1 or not any(rest):
+    first = _shared(paths)
+    yield from _lines(paths[0][:first], indent, rules=rules)
+    rest = [path[first:] for path in paths]
+    if len(paths) == 1 or not any(rest):
         return
-    last = _shared([way[::-1] for way in rest])
+    last = _shared([path[::-1] for path in rest])
     branches: dict[TraceStep | None, list[list[TraceStep]]] = {}
-    for way in rest:
-        middle = way[: len(way) - last]
+    for path in rest:
+        middle = path[: len(path) - last]
         branches.setdefault(middle[0] if middle else None, []).append(middle)
     if len(branches) > 1:
         yield from _branches(list(branches.values()), indent, rules=rules)
@@ -129,13 +129,13 @@ def _branches(branches: Sequence[list[list[TraceStep]]], indent: str, *, rules: 
             yield f"{indent}... and {len(branches) - MOST_BRANCHES} more (all with -o json)"
             return
         yield f"{indent}or:" if number else f"{indent}either:"
-        yield from _tree(held, indent + "  ", rules=rules) if any(held) else [f"{indent}  straight on"]
+        yield from _tree(held, indent + "  ", rules=rules) if any(held) else [f"{indent}  no rule"]
 
 
-def _shared(ways: Sequence[list[TraceStep]]) -> int:
+def _shared(paths: Sequence[list[TraceStep]]) -> int:
     """Number of first steps that all paths share."""
     count = 0
-    for steps in zip(*ways, strict=False):
+    for steps in zip(*paths, strict=False):
         if any(step != steps[0] for step in steps):
             break
         count += 1
@@ -160,6 +160,7 @@ def trace_document(
     known = names or ObjectNames()
     packet = query.packet
     return {
+        "schema": "kproxy-trace/2",
         "packet": {
             "from": query.sender,
             "source": str(packet.source),
@@ -169,12 +170,12 @@ def trace_document(
             "protocol": packet.protocol.upper(),
             "interface": packet.interface,
         },
-        "decisions": [{**_decision(one), "owner": known.owner(one.destination)} for one in answer.decisions],
+        "decisions": [{**_decision(one), "pod": known.owner(one.destination)} for one in answer.decisions],
         "services": list(answer.services),
         "servicesOfObjects": list(known.services),
-        "ways": [_way(way) for way in answer.paths],
-        "assumed": _assumed(answer, query),
-        "read": list(read),
+        "paths": [_path(path) for path in answer.paths],
+        "assumptions": _assumed(answer, query),
+        "inputs": list(read),
     }
 
 
@@ -186,30 +187,30 @@ def _decision(one: Decision) -> dict[str, Any]:
         "masqueraded": bool(one.masqueraded),
         "delivered": one.delivered,
         "interface": one.out,
-        "chance": float(one.chance),
-        "by": one.by,
-        "how": one.how,
+        "probability": float(one.chance),
+        "rule": one.by,
+        "action": one.how,
         "conditions": _conditions(one.conditions),
     }
 
 
 def _conditions(conditions: frozenset[tuple[str, bool]]) -> list[dict[str, Any]]:
-    return [{"asked": condition, "holds": held} for condition, held in sorted(conditions)]
+    return [{"condition": condition, "holds": held} for condition, held in sorted(conditions)]
 
 
-def _way(way: PacketPath) -> dict[str, Any]:
+def _path(path: PacketPath) -> dict[str, Any]:
     return {
-        "chance": float(way.state.chance),
-        "conditions": _conditions(way.state.conditions),
+        "probability": float(path.state.chance),
+        "conditions": _conditions(path.state.conditions),
         "steps": [
             {
                 "chain": note.chain,
                 "rule": note.rule,
-                "does": note.description,
+                "action": note.description,
                 "text": note.text,
                 "comment": note.comment,
                 "effect": note.effect.value,
             }
-            for note in way.state.steps
+            for note in path.state.steps
         ],
     }

@@ -20,7 +20,7 @@ from tests.support.sample_reports import FINDING, compared, outcome, report, res
 from tests.support.scripted_testbed import small_case
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
-KEPT = EvidenceFolder(at="../evidence/one", texts={"IPv4/again/a.counted.txt": "+1 rule"})
+KEPT = EvidenceFolder(at="../evidence/one", texts={"IPv4/reprobe/a.counted.txt": "+1 rule"})
 EVERY = tuple(result(kind, small_case(id=f"group.{kind.value}")) for kind in Result)
 
 
@@ -116,7 +116,7 @@ def test_every_cell_is_there_with_what_a_person_needs() -> None:
         "folder": "evidence/one",
         "files": ["IPv4/objects.json"],
         "at": "../evidence/one",
-        "shown": [["IPv4/again/a.counted.txt", texts.index("+1 rule")]],
+        "shown": [["IPv4/reprobe/a.counted.txt", texts.index("+1 rule")]],
     }
     assert data["differing"] == []
 

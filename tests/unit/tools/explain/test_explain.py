@@ -22,6 +22,7 @@ def example() -> list[dict[str, Any]]:
 def ask(capsys: pytest.CaptureFixture[str], *arguments: str, file: Path = EXAMPLE) -> dict[str, Any]:
     assert main(["spec", "explain", "-f", str(file), "-o", "json", *arguments]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert found["schema"] == "kproxy-explanation/2"
     return found
 
 
@@ -29,7 +30,7 @@ def outcomes(answer: dict[str, Any], hop: int = 0) -> list[str]:
     """Where to, and whether the source is kept, as ``10.0.0.1:80 preserved``; or the failure."""
     return [
         f"{one['address']}:{one['port']} {one['source']}" if one["outcome"] == "delivered" else one["outcome"]
-        for one in answer["nodes"][hop]["lawful"]
+        for one in answer["hops"][hop]["outcomes"]
     ]
 
 
@@ -62,7 +63,7 @@ def test_a_packet_has_these_lawful_outcomes(
     capsys: pytest.CaptureFixture[str], sender: str, target: str, node: str, lawful: list[str]
 ) -> None:
     answer = ask(capsys, "--from", sender, "--to", target)
-    assert answer["nodes"][0]["node"] == node
+    assert answer["hops"][0]["node"] == node
     assert outcomes(answer) == lawful
 
 
@@ -70,30 +71,30 @@ def test_what_the_first_node_must_leave_alone_is_judged_where_it_goes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     answer = ask(capsys, "--from", "host/node-b", "--to", "node/node-a:30080")
-    assert [hop["node"] for hop in answer["nodes"]] == ["node-b", "node-a"]
+    assert [hop["node"] for hop in answer["hops"]] == ["node-b", "node-a"]
     assert outcomes(answer, 0) == ["untouched"]
     assert outcomes(answer, 1) == ["10.244.1.11:8080 preserved"]
 
 
 def test_every_clause_comes_with_level_text_and_sources(capsys: pytest.CaptureFixture[str]) -> None:
-    clauses = ask(capsys, "--from", "client", "--to", "node/node-b:30080")["nodes"][0]["clauses"]
+    clauses = ask(capsys, "--from", "client", "--to", "node/node-b:30080")["hops"][0]["clauses"]
     dropped = {clause["id"]: clause for clause in clauses}[
         "external-policy.local.drop-without-local-endpoint"
     ]
     assert dropped["level"] == "MUST"
-    assert dropped["text"].endswith(".")
-    assert all(link.startswith("https://") for link in dropped["source"])
+    assert dropped["sentence"].endswith(".")
+    assert all(link.startswith("https://") for link in dropped["sources"])
 
 
 def test_text_says_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("--from", "client", "--to", "node/node-a:30080")
-    clauses = ask(capsys, *arguments)["nodes"][0]["clauses"]
+    clauses = ask(capsys, *arguments)["hops"][0]["clauses"]
     assert main(["spec", "explain", "-f", str(EXAMPLE), *arguments]) == 0
     text = capsys.readouterr().out
     assert "delivered to 10.244.1.11:8080 (pod default/web-0 on node-a), which sees 203.0.113.1" in text
     for clause in clauses:
         assert f"{clause['level']:<6} {clause['id']}" in text
-        assert all(link in text for link in clause["source"])
+        assert all(link in text for link in clause["sources"])
 
 
 # ------------------------------------------------------------------------------ options

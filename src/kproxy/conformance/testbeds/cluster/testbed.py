@@ -208,7 +208,7 @@ class ClusterTestbed(PacketTestbed):
         self._settling = Settling(self.change, self._seen_by, _overdue, cluster.barrier, shape.families)
         self._objections: dict[str, str] = {}
         self._refused: dict[str, str] = {}
-        self._again: dict[str, str] = {}
+        self._reprobed: dict[str, str] = {}
 
     # ------------------------------------------------------------------ preparation
 
@@ -348,7 +348,7 @@ class ClusterTestbed(PacketTestbed):
             case Send():
                 seen = [await self.send_on_flow(instance, step)]
         observed = "; ".join(one.text for one in seen) or "nothing"
-        self._again[instance.name] = f"repeated alone: {describe_step(step)}\nseen: {observed}\n"
+        self._reprobed[instance.name] = f"repeated alone: {describe_step(step)}\nseen: {observed}\n"
 
     async def evidence(self, instance: Instance, folder: Path) -> None:
         """Write objects as the cluster stores them, places, reprobed observations, and both nodes' rules and tables."""
@@ -360,7 +360,7 @@ class ClusterTestbed(PacketTestbed):
         ]
         (folder / "objects.json").write_bytes(msgspec.json.format(msgspec.json.encode(objects)))
         (folder / "places.txt").write_text(self._places(instance.family))
-        (folder / "again.txt").write_text(self._again.get(instance.name, "it was not repeated\n"))
+        (folder / "reprobe.txt").write_text(self._reprobed.get(instance.name, "it was not repeated\n"))
         for node in topology.NODES:
             reply = await self._agents.send(node, messages.ReadState(), messages.NodeState)
             for name, text in reply.texts.items():

@@ -57,7 +57,7 @@ class EvidenceCollector:
             self._end = await self._end_state()
         _write(folder / "objects.json", msgspec.json.format(msgspec.json.encode(objects)))
         for path, data in self._seen.get(name, {}).items():
-            _write(folder / "again" / path, data)
+            _write(folder / "reprobe" / path, data)
         for path, data in self._end.items():
             self._share(folder / path, self._first / path, data)
         self._first = self._first if self._first.parts else folder

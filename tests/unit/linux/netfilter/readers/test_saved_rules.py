@@ -38,12 +38,14 @@ def ask(
     assert (
         main(["trace", *arguments, "--from", sender, "--to", target, *command_arguments, "-o", "json"]) == 0
     )
-    return json.loads(capsys.readouterr().out)
+    found: Json = json.loads(capsys.readouterr().out)
+    assert found["schema"] == "kproxy-trace/2"
+    return found
 
 
 def decided(document: Json) -> list[tuple[str, str, float, bool]]:
     return [
-        (one["kind"], f"{one['destination']}:{one['port']}", one["chance"], one["masqueraded"])
+        (one["kind"], f"{one['destination']}:{one['port']}", one["probability"], one["masqueraded"])
         for one in document["decisions"]
     ]
 
@@ -82,7 +84,7 @@ def test_a_service_without_endpoints_rejects_by_a_rule_that_names_it(
 ) -> None:
     found = ask(capsys, (RULES[mode], *NODE), POD, "10.96.4.4:80")
     assert [one["kind"] for one in found["decisions"]] == ["rejected"]
-    assert "port-unreachable" in found["decisions"][0]["how"]
+    assert "port-unreachable" in found["decisions"][0]["action"]
     assert found["services"] == ["no-endpoints-cluster-ip-is-refused-ipv4/empty"]
 
 
@@ -129,7 +131,7 @@ def test_the_answer_tells_the_way_as_text_with_the_rules(capsys: pytest.CaptureF
     ]
     assert main(command_arguments) == 0
     reported = capsys.readouterr().out
-    assert "nat PREROUTING rule 1: goes through chain KUBE-SERVICES" in reported
+    assert "nat PREROUTING rule 1: jump to chain KUBE-SERVICES" in reported
     assert "-j DNAT --to-destination 10.244.2.11:10016" in reported
     assert reported.count("  either:") == reported.count("  or:") == 1
     assert main([*command_arguments, "-o", "short"]) == 0
@@ -160,14 +162,14 @@ def test_a_match_that_is_not_modelled_is_followed_both_ways(
         "dropped": True,
         "untouched": False,
     }
-    assert "unknown match `-m foo --bar 1`" in kinds["dropped"][0]["asked"]
+    assert "unknown match `-m foo --bar 1`" in kinds["dropped"][0]["condition"]
 
 
 def test_what_comes_out_the_same_is_reported_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = saved(tmp_path, filtering("-m foo --bar 1 -j ACCEPT", "-j ACCEPT"))
     found = ask(capsys, (file,), "10.0.0.1", "10.0.0.2:80", "--via", "eth0")
     assert [one["conditions"] for one in found["decisions"]] == [[]]
-    assert any("the same comes of it whether this holds or not" in one for one in found["assumed"])
+    assert any("the same comes of it whether this holds or not" in one for one in found["assumptions"])
 
 
 def test_many_unknown_matches_end_in_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -176,7 +178,7 @@ def test_many_unknown_matches_end_in_time(tmp_path: Path, capsys: pytest.Capture
     )
     found = ask(capsys, (file,), "10.0.0.1", "10.0.0.2:80", "--via", "eth0")
     assert {one["kind"] for one in found["decisions"]} == {"untouched"}
-    assert any(one.startswith("does not hold: unknown match") for one in found["assumed"])
+    assert any(one.startswith("does not hold: unknown match") for one in found["assumptions"])
 
 
 def test_nobody_said_which_addresses_are_local_or_which_interface_it_is(
@@ -185,7 +187,7 @@ def test_nobody_said_which_addresses_are_local_or_which_interface_it_is(
     rules = filtering("-m addrtype --src-type LOCAL -j DROP", "-i eth0 -j DROP")
     file = saved(tmp_path, rules)
     found = ask(capsys, (file,), "10.0.0.1", "10.0.0.2:80")
-    requested = {one["asked"].partition(" (")[0] for way in found["ways"] for one in way["conditions"]}
+    requested = {one["condition"].partition(" (")[0] for path in found["paths"] for one in path["conditions"]}
     assert requested == {"what is not known: fib saddr type", "what is not known: iifname"}
     known = ask(capsys, (file,), "10.0.0.1", "10.0.0.2:80", "--node-address", "10.0.0.9", "--via", "eth1")
     assert decided(known) == [("untouched", "10.0.0.2:80", 1.0, False)]
@@ -211,7 +213,7 @@ def test_affinity_is_assumed_not_to_be_there_and_said(
     found = ask(capsys, (saved(tmp_path, filtering(known)),), "10.0.0.1", "10.0.0.2:80", "--via", "eth0")
     assert [one["kind"] for one in found["decisions"]] == ["untouched"]
     reported = "no list of the `recent` match (session affinity) has 10.0.0.1 in the last 60 s"
-    assert reported in found["assumed"]
+    assert reported in found["assumptions"]
 
 
 # ---------------------------------------------------------------------- rules of others
@@ -251,7 +253,9 @@ def test_options_of_iptables_mean_what_they_mean_there(
 def test_a_policy_drops_what_no_rule_accepts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     closed = filtering("-s 10.9.0.0/16 -j ACCEPT").replace(":FORWARD ACCEPT", ":FORWARD DROP")
     found = ask(capsys, (saved(tmp_path, closed),), "10.0.0.1", "10.0.0.2:80", "--via", "eth0")
-    assert [(one["kind"], one["by"]) for one in found["decisions"]] == [("dropped", "filter FORWARD policy")]
+    assert [(one["kind"], one["rule"]) for one in found["decisions"]] == [
+        ("dropped", "filter FORWARD policy")
+    ]
     found = ask(capsys, (saved(tmp_path, closed),), "10.9.0.1", "10.0.0.2:80", "--via", "eth0")
     assert [one["kind"] for one in found["decisions"]] == ["untouched"]
 
@@ -295,7 +299,7 @@ def test_how_long_a_virtual_server_remembers_is_reported_as_it_is_printed(
     own = ("--node-address", "10.96.0.2", "--via", "veth0")
     found = ask(capsys, (saved(tmp_path, text),), "10.244.1.5", "10.96.0.2:443", *own)
     reported = f"virtual server 10.96.0.2:443/tcp has no connection of 10.244.1.5 in the last {time}"
-    assert reported in found["assumed"]
+    assert reported in found["assumptions"]
 
 
 @pytest.mark.parametrize("text", [VIRTUAL, VIRTUAL_PROC], ids=["ipvsadm", "proc"])
