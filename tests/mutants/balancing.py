@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kproxy.proxy.backends.nftables.compile import Element
+from kproxy.proxy.backends.nftables.compile import SetElement
 from kproxy.proxy.backends.xtables.rules import Jump, Match, OneIn
 from kproxy.proxy.plan import Pool, PoolEndpoint
 from tests.mutants.mutant import Function, Patch, Wrap, in_nftables, instead, mutant
@@ -38,8 +38,8 @@ def _each_slice_by_itself(merge: Function) -> Function:
 def _with_a_gap(elements: Function) -> Function:
     """The last endpoint has the number after its own, which no rule draws; its own number is unused."""
 
-    def gapped(*of: Any) -> Iterator[Element]:  # noqa: ANN401
-        found: list[Element] = list(elements(*of))
+    def gapped(*of: Any) -> Iterator[SetElement]:  # noqa: ANN401
+        found: list[SetElement] = list(elements(*of))
         numbers = [element.key[-1] for element in found if _numbered(element)]
         last = max((n for n in numbers if isinstance(n, int)), default=0)
         for element in found:
@@ -49,7 +49,7 @@ def _with_a_gap(elements: Function) -> Function:
     return gapped
 
 
-def _numbered(element: Element) -> bool:
+def _numbered(element: SetElement) -> bool:
     """True for an element that maps a number to an endpoint."""
     return isinstance(element.value, tuple)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from kproxy.linux.netfilter.rules import Chain, Goto, InSet, Jump, Look, Remember, Rule
 from kproxy.model.network import Family
 from kproxy.proxy.backends.nftables.commands import (
     AddChain,
@@ -23,18 +24,10 @@ from kproxy.proxy.backends.nftables.commands import (
     FlushChain,
 )
 from kproxy.proxy.backends.nftables.rules import (
-    Chain,
     ChainName,
-    Collection,
+    CollectionDefinition,
     CollectionName,
-    Dispatch,
     ElementKey,
-    Goto,
-    InSet,
-    Jump,
-    Remember,
-    Rule,
-    TranslateBy,
     Value,
 )
 
@@ -50,7 +43,7 @@ class SimulatedTable:
     family: Family
     exists: bool = False
     chains: dict[ChainName, Chain] = field(default_factory=dict)
-    collections: dict[CollectionName, Collection] = field(default_factory=dict)
+    collections: dict[CollectionName, CollectionDefinition] = field(default_factory=dict)
     elements: dict[CollectionName, dict[ElementKey, Value]] = field(default_factory=dict)
 
     def apply(self, commands: Iterable[Command]) -> None:
@@ -99,7 +92,7 @@ class SimulatedTable:
     def _do_elements(
         self,
         command: AddElements | DeleteElements,
-        collection: Collection,
+        collection: CollectionDefinition,
         elements: tuple[tuple[ElementKey, Value], ...],
     ) -> None:
         _refuse_if(self.collections.get(collection.name) != collection, command)
@@ -119,7 +112,7 @@ class SimulatedTable:
             match step:
                 case Jump(chain) | Goto(chain) if chain not in self.chains:
                     return True
-                case InSet(_, name) | Dispatch(_, name) | TranslateBy(_, name) | Remember(_, name):
+                case InSet(_, name) | Look(_, name) | Remember(name):
                     if name not in self.collections:
                         return True
                 case _:
@@ -128,7 +121,7 @@ class SimulatedTable:
 
     def _uses_collection(self, name: CollectionName) -> bool:
         return any(
-            isinstance(step, InSet | Dispatch | TranslateBy | Remember) and step.collection == name
+            isinstance(step, InSet | Look | Remember) and step.name == name
             for chain in self.chains.values()
             for rule in chain.rules
             for step in rule.steps

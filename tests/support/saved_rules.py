@@ -12,6 +12,32 @@ from typing import Any
 
 import msgspec
 
+from kproxy.linux.netfilter.patterns import (
+    AnyFlag,
+    FieldName,
+    Masked,
+    Pattern,
+    Prefix,
+    RandomNumber,
+    Selector,
+)
+from kproxy.linux.netfilter.rules import (
+    ALL_BITS,
+    Chance,
+    End,
+    Goto,
+    InSet,
+    Is,
+    Jump,
+    Look,
+    Masquerade,
+    Reject,
+    Remember,
+    SetMark,
+    Step,
+    Translate,
+    Verdict,
+)
 from kproxy.linux.netfilter.sources import TraceSource, source_kind
 from kproxy.model.network import Address, Family, Network, Protocol
 from kproxy.proxy.backends.iptables.rules import Ruleset
@@ -110,13 +136,13 @@ def nft_json(table: SimulatedTable, clients: dict[str, list[tuple[Address, int]]
         objects.append({kind: {**own, "name": name, "elem": elements}})
     for name, chain in table.chains.items():
         hook = chain.hook and {
-            "type": chain.hook.kind.value,
+            "type": "nat" if chain.hook.nat else "filter",
             "hook": chain.hook.point.value,
             "prio": chain.hook.priority,
         }
         objects.append({"chain": {**own, "name": name, **(hook or {})}})
         for rule in chain.rules:
-            expressions = [one for step in rule.steps for one in _Steps(family).step(step)]
+            expressions = [_Steps(family).step(step) for step in rule.steps]
             objects.append({"rule": {**own, "chain": name, "comment": rule.comment, "expr": expressions}})
     return msgspec.json.encode({"nftables": objects})
 
@@ -143,14 +169,14 @@ def _part(part: Address | Network | Protocol | int) -> Json:
     return str(part)
 
 
-def _verdict(value: nft.Verdict) -> Json:
+def _verdict(value: Verdict) -> Json:
     match value:
-        case nft.Jump(chain):
+        case Jump(chain):
             return {"jump": {"target": chain}}
-        case nft.Goto(chain):
+        case Goto(chain):
             return {"goto": {"target": chain}}
-        case nft.Drop():
-            return {"drop": None}
+        case End():
+            return {value.name.lower(): None}
 
 
 REJECTS = {"ip": "icmp", "ip6": "icmpv6"}
@@ -164,63 +190,53 @@ class _Steps:
         parts = [self.part(part) for part in key]
         return parts[0] if len(parts) == 1 else {"concat": parts}
 
-    def part(self, part: nft.Selector) -> Json:
+    def part(self, part: Selector) -> Json:
         match part:
-            case nft.Random(modulus):
-                return {"numgen": {"mode": "random", "mod": modulus, "offset": 0}}
-            case nft.Constant(number):
-                return {"numgen": {"mode": "inc", "mod": 1, "offset": number}}
-            case nft.Field.PROTOCOL:
-                return {"meta": {"key": "l4proto"}}
-            case nft.Field.PORT:
-                return {"payload": {"protocol": "th", "field": "dport"}}
+            case RandomNumber(modulus, offset, incremental):
+                mode = "inc" if incremental else "random"
+                return {"numgen": {"mode": mode, "mod": modulus, "offset": offset}}
+            case FieldName.SOURCE | FieldName.DESTINATION:
+                return {"payload": {"protocol": self.family, "field": part.value}}
+            case Masked(field, mask):
+                return {"&": [self.part(field), mask]}
+            case FieldName():
+                return FIELDS[part]
             case _:
-                return {"payload": {"protocol": self.family, "field": part.value.split()[1]}}
+                raise AssertionError(part)
 
-    def step(self, step: nft.Step) -> Iterator[Json]:
+    def step(self, step: Step) -> Json:
         match step:
-            case nft.InSet(key, name, negated):
-                yield _match(self.key(key), f"@{name}", "!=" if negated else "==")
-            case nft.AddressWithin(field, network, negated):
-                prefix = {"prefix": {"addr": str(network.network_address), "len": network.prefixlen}}
-                yield _match(self.part(field), prefix, "!=" if negated else "==")
-            case nft.AddressIsLocal(field):
-                yield _match({"fib": {"result": "type", "flags": [field.value.split()[1]]}}, "local")
-            case nft.InInterface(name, negated):
-                yield _match({"meta": {"key": "iifname"}}, name, "!=" if negated else "==")
-            case nft.OfProtocol(protocol):
-                yield _match({"meta": {"key": "l4proto"}}, protocol.value.lower())
-            case nft.GoesOn() | nft.IsNew() | nft.IsInvalid() | nft.IsTranslated():
-                yield WITHOUT_PARTS[step]
-            case nft.Marked(bit):
-                yield _match({"&": [{"meta": {"key": "mark"}}, bit]}, 0, "!=")
-            case nft.OneIn(count):
-                yield _match({"numgen": {"mode": "random", "mod": count, "offset": 0}}, 0)
+            case InSet(key, name, negated):
+                return _match(self.key(key), f"@{name}", "!=" if negated else "==")
+            case Is((selector,), (AnyFlag(flags),), negated):
+                return _match(self.part(selector), sorted(flags), "!" if negated else "in")
+            case Is((selector,), (pattern,), negated):
+                return _match(self.part(selector), _pattern(pattern), "!=" if negated else "==")
+            case Chance(share):
+                return _match(self.part(RandomNumber(share.denominator)), 0)
             case _:
-                yield self.statement(step)
+                return self.statement(step)
 
-    def statement(self, step: nft.Step) -> Json:
-        mark = {"meta": {"key": "mark"}}
+    def statement(self, step: Step) -> Json:
         match step:
-            case nft.SetMark(bit):
-                return {"mangle": {"key": mark, "value": {"|": [mark, bit]}}}
-            case nft.ToggleMark(bit):
-                return {"mangle": {"key": mark, "value": {"^": [mark, bit]}}}
-            case nft.Remember(key, name, seconds):
+            case SetMark(keep, bits):
+                mark = FIELDS[FieldName.MARK]
+                return {"mangle": {"key": mark, "value": {"^" if keep == ALL_BITS else "|": [mark, bits]}}}
+            case Remember(name, key, seconds):
                 element = {"elem": {"val": self.key(key), "timeout": seconds}}
                 return {"set": {"op": "update", "elem": element, "set": f"@{name}"}}
-            case nft.Dispatch(key, name) | nft.TranslateBy(key, name):
+            case Look(key, name, translate):
                 found = {"key": self.key(key), "data": f"@{name}"}
                 translated = {"dnat": {"family": self.family, "addr": {"map": found}}}
-                return {"vmap": found} if isinstance(step, nft.Dispatch) else translated
-            case nft.Translate(address, port):
+                return translated if translate else {"vmap": found}
+            case Translate(address, port):
                 return {"dnat": {"addr": str(address), "port": port}}
-            case nft.Jump() | nft.Goto() | nft.Drop():
+            case Jump() | Goto() | End():
                 return _verdict(step)
-            case nft.Reject():
+            case Reject():
                 return {"reject": {"type": REJECTS[self.family], "expr": "port-unreachable"}}
             case _:
-                assert step == nft.Masquerade()
+                assert step == Masquerade(random_fully=True)
                 return {"masquerade": {"flags": "fully-random"}}
 
 
@@ -228,10 +244,24 @@ def _match(left: Json, right: Json, op: str = "==") -> Json:
     return {"match": {"op": op, "left": left, "right": right}}
 
 
-WITHOUT_PARTS: dict[nft.Step, Json] = {
-    nft.GoesOn(): _match({"payload": {"protocol": "tcp", "field": "flags"}}, ["fin", "rst"], "!"),
-    nft.IsNew(): _match({"ct": {"key": "state"}}, "new", "in"),
-    nft.IsInvalid(): _match({"ct": {"key": "state"}}, "invalid", "in"),
-    nft.IsTranslated(): _match({"ct": {"key": "status"}}, "dnat", "in"),
+def _pattern(pattern: Pattern) -> Json:
+    match pattern:
+        case IPv4Network() | IPv6Network():
+            return {"prefix": {"addr": str(pattern.network_address), "len": pattern.prefixlen}}
+        case Prefix(text):
+            return f"{text}*"
+        case _:
+            return pattern
+
+
+FIELDS: dict[FieldName, Json] = {
+    FieldName.PROTOCOL: {"meta": {"key": "l4proto"}},
+    FieldName.MARK: {"meta": {"key": "mark"}},
+    FieldName.IN: {"meta": {"key": "iifname"}},
+    FieldName.PORT: {"payload": {"protocol": "th", "field": "dport"}},
+    FieldName.TCP_FLAGS: {"payload": {"protocol": "tcp", "field": "flags"}},
+    FieldName.STATE: {"ct": {"key": "state"}},
+    FieldName.STATUS: {"ct": {"key": "status"}},
+    FieldName.SOURCE_TYPE: {"fib": {"result": "type", "flags": ["saddr"]}},
+    FieldName.DESTINATION_TYPE: {"fib": {"result": "type", "flags": ["daddr"]}},
 }
-"""Matches that are always the same."""

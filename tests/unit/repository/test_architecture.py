@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # the table of options: of every command, of pytest, of the Action and of the documentation
     "options": set(),
     "linux": {"model.network"},
-    # any proxy's rules, as tools print them, and the walk of a packet through them
+    # any proxy's rules as values, which backends build and readers read, and the walk of a packet through them
     "linux.netfilter": {"model.network"},
     # the proxy: cluster objects in, what this node must do out; pure
     "proxy": set(),
@@ -42,11 +42,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     # protocol and registry; the modes are found by name
     "proxy.backends": {"proxy.plan", "model.network", "linux", "proxy.daemon.config.configuration"},
     # the rules and tools of iptables, for the modes that use them
-    "proxy.backends.xtables": {"model.network"},
-    "proxy.backends.xtables.kernel": {"proxy.backends.xtables", "model.network", "linux"},
-    "proxy.backends.*": {"proxy.plan", "model.network", "proxy.backends", "proxy.backends.xtables"},
+    "proxy.backends.xtables": {"model.network", "linux.netfilter"},
+    "proxy.backends.xtables.kernel": {"proxy.backends.xtables", "model.network", "linux", "linux.netfilter"},
+    "proxy.backends.*": {
+        *("proxy.plan", "model.network", "linux.netfilter", "proxy.backends", "proxy.backends.xtables"),
+    },
     "proxy.backends.*.kernel": {
-        *("proxy.backends.*", "proxy.backends", "proxy.plan", "model.network", "linux"),
+        *("proxy.backends.*", "proxy.backends", "proxy.plan", "model.network", "linux", "linux.netfilter"),
         *("proxy.backends.xtables", "proxy.backends.xtables.kernel"),
         "proxy.daemon.config.configuration",
     },

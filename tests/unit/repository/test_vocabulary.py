@@ -16,8 +16,8 @@ NETFILTER = "the netfilter models of the backends and of trace are to be one"
 REMAINING = {
     **dict.fromkeys(
         (
-            *("Chain", "Collection", "Element", "Goto", "Hook", "InSet", "Jump", "MapMark", "Masquerade"),
-            *("Reject", "Remember", "Rule", "SetMark", "Table", "Translate"),
+            *("Chain", "Goto", "Hook", "InSet", "Jump", "MapMark", "Masquerade"),
+            *("Reject", "Rule", "Table"),
         ),
         NETFILTER,
     ),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from kproxy.linux.netfilter.packet_state import Effect, PacketState, TracedPacket
-from kproxy.linux.netfilter.patterns import FieldOf, Mqueried, Pattern, Span, UnmodelledField
+from kproxy.linux.netfilter.patterns import FieldOf, Masked, Pattern, Span, UnmodelledField
 from kproxy.linux.netfilter.rules import (
     Element,
     End,
@@ -56,7 +56,7 @@ def describe_match(match: Match, place: str, rule: Rule) -> str:
         case Recent(name):
             what = f"list {name} has the client, which may have been too long ago"
         case Is(key):
-            plain = [one.field if isinstance(one, FieldOf | Mqueried) else one for one in key]
+            plain = [one.field if isinstance(one, FieldOf | Masked) else one for one in key]
             unread = [one.text for one in plain if isinstance(one, UnmodelledField)]
             names = unread or [getattr(one, "value", str(one)) for one in plain]
             what = f"what is not known: {', '.join(names)}"

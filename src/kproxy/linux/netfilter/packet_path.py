@@ -8,8 +8,10 @@ one of the node's own at OUTPUT, and sends it on by OUTPUT and POSTROUTING, neve
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
+
+from msgspec.structs import replace
 
 from kproxy.linux.netfilter.descriptions import format_socket
 from kproxy.linux.netfilter.node_state import (

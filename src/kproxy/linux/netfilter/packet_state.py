@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from fractions import Fraction
 
+import msgspec
+from msgspec.structs import replace
+
 from kproxy.linux.netfilter.node_state import ClientEntry, TracedNode
-from kproxy.linux.netfilter.patterns import FieldName, FieldOf, Mqueried, Selector, Value
+from kproxy.linux.netfilter.patterns import FieldName, FieldOf, Masked, Selector, Value
 from kproxy.model.network import Address, Family, family_of
 
 
-@dataclass(frozen=True, slots=True)
-class TracedPacket:
+class TracedPacket(msgspec.Struct, frozen=True, gc=False):
     """The first packet of a connection.
 
     ``interface``: by which it comes in; empty: the node itself sends it; None: not known.
@@ -48,8 +49,7 @@ class Effect(enum.Enum):
     DISCARDED = "discarded"
 
 
-@dataclass(frozen=True, slots=True)
-class TraceStep:
+class TraceStep(msgspec.Struct, frozen=True, gc=False):
     """One step of the way.  `Effect.IDLE`: a chain that was asked and did nothing."""
 
     chain: str
@@ -68,8 +68,7 @@ class Tracking(enum.Enum):
     NEVER = "never"
 
 
-@dataclass(frozen=True, slots=True)
-class PacketState:
+class PacketState(msgspec.Struct, frozen=True, gc=False):
     """A packet somewhere on its way.
 
     ``out``: the interface it leaves by; empty: before routing; None: no route is known.  ``mark``: None:
@@ -124,7 +123,7 @@ def read_selector(selector: Selector, state: PacketState, node: TracedNode) -> V
             ):
                 raise FieldAbsent
             return read_selector(field, state, node)
-        case Mqueried(field, mask):
+        case Masked(field, mask):
             value = read_selector(field, state, node)
             return value & mask if isinstance(value, int) else None
         case FieldName():

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+
+import msgspec
 
 from kproxy.model.network import Address, Family, Network
 
@@ -34,23 +35,20 @@ class FieldName(enum.Enum):
     TCP_FLAGS = "tcp flags"
 
 
-@dataclass(frozen=True, slots=True)
-class Mqueried:
+class Masked(msgspec.Struct, frozen=True, gc=False):
     """A number's bits under a mask."""
 
     field: FieldName
     mask: int
 
 
-@dataclass(frozen=True, slots=True)
-class UnmodelledField:
+class UnmodelledField(msgspec.Struct, frozen=True, gc=False):
     """Something of a packet that is not modelled."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class FieldOf:
+class FieldOf(msgspec.Struct, frozen=True, gc=False):
     """A field that only packets of this protocol or family have; a rule that matches on it does not hold for others."""
 
     field: FieldName | UnmodelledField
@@ -58,15 +56,15 @@ class FieldOf:
     family: Family | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RandomNumber:
-    """A number from ``offset``, one of ``modulus``; ``random`` or one after the other."""
+class RandomNumber(msgspec.Struct, frozen=True, gc=False):
+    """A number from ``offset``, one of ``modulus``; at random, or (``incremental``) one after the other."""
 
     modulus: int
     offset: int = 0
+    incremental: bool = False
 
 
-Selector = FieldName | Mqueried | FieldOf | RandomNumber | UnmodelledField
+Selector = FieldName | Masked | FieldOf | RandomNumber | UnmodelledField
 
 Value = Address | int | str | frozenset[str]
 
@@ -74,30 +72,26 @@ Value = Address | int | str | frozenset[str]
 # What they are compared with.
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(msgspec.Struct, frozen=True, gc=False):
     """From one value to another, both within."""
 
     first: Address | int
     last: Address | int
 
 
-@dataclass(frozen=True, slots=True)
-class Prefix:
+class Prefix(msgspec.Struct, frozen=True, gc=False):
     """A name that begins so."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class AnyFlag:
+class AnyFlag(msgspec.Struct, frozen=True, gc=False):
     """One of these flags is there."""
 
     any_of: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class AnyOf:
+class AnyOf(msgspec.Struct, frozen=True, gc=False):
     """One of these fits."""
 
     patterns: tuple[Pattern, ...]

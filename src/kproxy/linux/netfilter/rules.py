@@ -1,16 +1,23 @@
 """Rules of any packet filter of Linux as values: chains at hooks, matches, statements, sets.
 
-iptables and nftables differ in syntax, not in effect, so both are read into these; one walk serves a node that has
-both.  What a reader does not know becomes `Unknown` and is reported, never guessed.  Pure.
+iptables and nftables differ in syntax, not in effect.  So the proxy's backends build these values and render them in either
+syntax, and what any program's rules say is read into the same values; one walk serves a node that has both.  What a reader
+does not know becomes `Unknown` and is reported, never guessed.
+
+A proxy builds them by the ten thousand, hence the structs (``docs/adr/0009-values-by-the-ten-thousand-are-msgspec-structs.md``).
+Pure.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from typing import overload
+
+import msgspec
 
 from kproxy.linux.netfilter.patterns import (
     WIDE,
@@ -24,11 +31,14 @@ from kproxy.linux.netfilter.patterns import (
 )
 from kproxy.model.network import Address, Family
 
+ALL_BITS = 0xFFFF_FFFF
+"""Of a mark."""
+
+
 # Matches.
 
 
-@dataclass(frozen=True, slots=True)
-class Is:
+class Is(msgspec.Struct, frozen=True, gc=False):
     """What the selectors read fits, one for one; ``negated``: some of it does not."""
 
     key: tuple[Selector, ...]
@@ -36,8 +46,7 @@ class Is:
     negated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class InSet:
+class InSet(msgspec.Struct, frozen=True, gc=False):
     """What the selectors read is in the set of that name, or in one that the rule itself has."""
 
     key: tuple[Selector, ...]
@@ -46,15 +55,13 @@ class InSet:
     inline: Collection | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Chance:
+class Chance(msgspec.Struct, frozen=True, gc=False):
     """Holds at random, for this share of packets."""
 
     share: Fraction
 
 
-@dataclass(frozen=True, slots=True)
-class Recent:
+class Recent(msgspec.Struct, frozen=True, gc=False):
     """The source (or destination) is in a list of iptables' ``recent`` match, and not for longer than ``seconds``."""
 
     name: str
@@ -62,8 +69,7 @@ class Recent:
     negated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(msgspec.Struct, frozen=True, gc=False):
     """A match that is not modelled: `walk` follows both ways and says so."""
 
     text: str
@@ -75,15 +81,13 @@ Match = Is | InSet | Chance | Recent | Unknown
 # Statements.
 
 
-@dataclass(frozen=True, slots=True)
-class Jump:
+class Jump(msgspec.Struct, frozen=True, gc=False):
     """Through that chain, and back when it ends."""
 
     chain: str
 
 
-@dataclass(frozen=True, slots=True)
-class Goto:
+class Goto(msgspec.Struct, frozen=True, gc=False):
     """On in that chain; where it ends, so does this one."""
 
     chain: str
@@ -98,37 +102,33 @@ class End(enum.Enum):
     CONTINUE = "on to the next rule"
 
 
-@dataclass(frozen=True, slots=True)
-class Reject:
+class Reject(msgspec.Struct, frozen=True, gc=False):
     """Discarded, and the sender is notified as ``how``."""
 
-    how: str
+    how: str = "icmp-port-unreachable"
 
 
-@dataclass(frozen=True, slots=True)
-class Translate:
+class Translate(msgspec.Struct, frozen=True, gc=False):
     """DNAT.  None: as it is.  Several addresses or ports: any of them."""
 
     address: Address | Span | None
     port: int | Span | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Redirect:
+class Redirect(msgspec.Struct, frozen=True, gc=False):
     """DNAT to the node itself."""
 
     port: int | Span | None
 
 
-@dataclass(frozen=True, slots=True)
-class Masquerade:
-    """SNAT to an address of the node (``address``: to that one)."""
+class Masquerade(msgspec.Struct, frozen=True, gc=False):
+    """SNAT to an address of the node (``address``: to that one); ``random_fully``: at a port drawn at random."""
 
     address: str = ""
+    random_fully: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SetMark:
+class SetMark(msgspec.Struct, frozen=True, gc=False):
     """``mark = (mark & keep) ^ flip``; ``connection``: of the connection."""
 
     keep: int
@@ -136,8 +136,7 @@ class SetMark:
     connection: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CopyMark:
+class CopyMark(msgspec.Struct, frozen=True, gc=False):
     """``mark = (mark & keep) ^ (the connection's & taken)``; ``to_connection``: the other way round."""
 
     keep: int
@@ -145,32 +144,29 @@ class CopyMark:
     to_connection: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LoseMark:
+class LoseMark(msgspec.Struct, frozen=True, gc=False):
     """The mark becomes what is not modelled."""
 
     text: str
     connection: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class MapMark:
+class MapMark(msgspec.Struct, frozen=True, gc=False):
     """The mark that the packet's member of an ipset holds."""
 
     key: tuple[Selector, ...]
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Remember:
-    """What the selectors read is put in a list, or set, of clients."""
+class Remember(msgspec.Struct, frozen=True, gc=False):
+    """What the selectors read is put in a list, or set, of clients; ``seconds``: until it is forgotten there."""
 
     name: str
     key: tuple[Selector, ...] = (FieldName.SOURCE,)
+    seconds: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(msgspec.Struct, frozen=True, gc=False):
     """Do what a map has for the key: a verdict, or (``translate``) DNAT to what is there.  Nothing there: go on."""
 
     key: tuple[Selector, ...]
@@ -180,13 +176,11 @@ class Look:
     port: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NoTrack:
+class NoTrack(msgspec.Struct, frozen=True, gc=False):
     """Connection tracking leaves the packet alone, and so does NAT."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unmodelled:
+class Unmodelled(msgspec.Struct, frozen=True, gc=False):
     """A statement that is not modelled and may do anything to the packet: its fate is not known."""
 
     text: str
@@ -202,8 +196,7 @@ Step = Match | Statement
 # Sets and maps.
 
 
-@dataclass(frozen=True, slots=True)
-class Element:
+class Element(msgspec.Struct, frozen=True, gc=False):
     """What a set or map has under a key; an empty key is any key that has no element of its own.
 
     ``data``: a verdict, or where to translate to, or a mark and its mask; `Unmodelled`: it has something that is not
@@ -271,8 +264,7 @@ class Point(enum.Enum):
     POSTROUTING = "postrouting"
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
+class Hook(msgspec.Struct, frozen=True, gc=False):
     """Makes a chain a base chain; smaller priorities come first.  ``nat``: it sees a connection's first packet only."""
 
     point: Point
@@ -281,28 +273,49 @@ class Hook:
     policy: End = End.ACCEPT
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """``steps`` from left to right; the first match that fails ends it.  ``text``: as its tool writes it."""
+class Rule(msgspec.Struct, frozen=True, gc=False):
+    """``steps`` from left to right; the first match that fails ends it.
 
-    label: str
-    text: str
+    Of a rule that was read ``label`` says which of its chain it is, and ``text`` is as its tool writes it.
+    """
+
     steps: tuple[Step, ...]
     comment: str = ""
+    label: str = ""
+    text: str = ""
 
 
-class Chain:
-    """A chain, whose rules are read when a packet comes."""
+class RulesToRead(Sequence[Rule]):
+    """Rules that are read when the first packet comes to them."""
 
-    def __init__(self, name: str, hook: Hook | None, read: Callable[[], Iterable[Rule]]) -> None:
-        self.name = name
-        self.hook = hook
+    def __init__(self, read: Callable[[], Iterable[Rule]]) -> None:
         self._read = read
 
     @cached_property
-    def rules(self) -> tuple[Rule, ...]:
-        """Its rules in order."""
+    def _rules(self) -> tuple[Rule, ...]:
         return tuple(self._read())
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter(self._rules)
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    @overload
+    def __getitem__(self, at: int) -> Rule: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Rule]: ...
+    def __getitem__(self, at: int | slice) -> Rule | Sequence[Rule]:
+        return self._rules[at]
+
+
+class Chain(msgspec.Struct, frozen=True, gc=False):
+    """A chain and its rules in order."""
+
+    name: str
+    rules: Sequence[Rule] = ()
+    hook: Hook | None = None
+    comment: str = ""
 
 
 @dataclass(frozen=True)

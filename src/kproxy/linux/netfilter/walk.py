@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from ipaddress import ip_address
+
+from msgspec.structs import replace
 
 from kproxy.linux.netfilter import descriptions
 from kproxy.linux.netfilter.marks import changed_marks
@@ -342,8 +344,8 @@ def _to(step: Translate, state: PacketState) -> PacketState:
     port = step.port.first if isinstance(step.port, Span) else step.port
     packet = replace(
         state.packet,
-        destination=address or state.packet.destination,  # type: ignore[arg-type]
-        port=port or state.packet.port,  # type: ignore[arg-type]
+        destination=address or state.packet.destination,
+        port=port or state.packet.port,
     )
     return replace(state, packet=packet, translated=True)
 

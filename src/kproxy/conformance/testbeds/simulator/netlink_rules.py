@@ -18,7 +18,7 @@ from kproxy.linux.netfilter.patterns import (
     AnyFlag,
     FieldName,
     FieldOf,
-    Mqueried,
+    Masked,
     Pattern,
     Prefix,
     RandomNumber,
@@ -46,7 +46,6 @@ from kproxy.model.network import Family
 
 Attributes = Mapping[int, memoryview]
 
-ALL_BITS = 0xFFFF_FFFF
 _VERDICT_REGISTER = 0
 _NETWORK_HEADER = {
     Family.IPV4: {12: FieldName.SOURCE, 16: FieldName.DESTINATION},
@@ -62,7 +61,7 @@ _FLAGS = {
 _FIB_TYPE, _FIB_OF = 3, {1: FieldName.SOURCE_TYPE, 2: FieldName.DESTINATION_TYPE}
 _ADDRESS_TYPES = {1: "unicast", 2: "local", 3: "broadcast", 5: "multicast"}
 _SYN = 0x02
-_DESTINATION_NAT = 1
+_DESTINATION_NAT, _NAT_RANDOM_FULLY = 1, 0x10
 
 
 class BatchRefused(Exception):
@@ -162,7 +161,10 @@ class RuleReader:
         self._load(held[1], _FIB_OF[parse_be32(held[3])])
 
     def _number(self, held: Attributes) -> None:
-        self._load(held[1], RandomNumber(parse_be32(held[2]), parse_be32(held[4])))
+        self._load(
+            held[1],
+            RandomNumber(parse_be32(held[2]), parse_be32(held[4]), incremental=parse_be32(held[3]) == 0),
+        )
 
     def _bitwise(self, held: Attributes) -> None:
         loaded = self._registers[parse_be32(held[1])]
@@ -221,8 +223,9 @@ class RuleReader:
             raise BatchRefused("NAT to what a packet has")
         self.steps.append(Translate(ip_address(address), int.from_bytes(port[:2], "big")))
 
-    def _masquerade(self, _: Attributes) -> None:
-        self.steps.append(Masquerade())
+    def _masquerade(self, held: Attributes) -> None:
+        flags = parse_be32(held[1]) if 1 in held else 0
+        self.steps.append(Masquerade(random_fully=bool(flags & _NAT_RANDOM_FULLY)))
 
     def _reject(self, held: Attributes) -> None:
         self.steps.append(Reject(f"icmp code {held[2][0]}" if parse_be32(held[1]) == 0 else "tcp reset"))
@@ -261,7 +264,7 @@ def _match(loaded: RegisterContent, wanted: bytes, *, negated: bool) -> Step:
         flags = frozenset(name for bit, name in _FLAGS[field_].items() if bit & _native(loaded.mask))
         return Is((loaded.of,), (AnyFlag(flags),), negated is bool(_native(wanted)))
     if field_ is FieldName.MARK:
-        return Is((Mqueried(FieldName.MARK, _native(loaded.mask)),), (_native(wanted),), negated)
+        return Is((Masked(FieldName.MARK, _native(loaded.mask)),), (_native(wanted),), negated)
     return Is((loaded.of,), (_pattern(loaded, field_, wanted),), negated)
 
 

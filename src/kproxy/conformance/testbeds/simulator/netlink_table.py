@@ -33,6 +33,7 @@ from kproxy.linux.netfilter.rules import (
     Jump,
     Point,
     Rule,
+    RulesToRead,
     Table,
     Translate,
 )
@@ -111,7 +112,7 @@ class NetlinkTable:
 
     def _chain(self, name: str, held: _Chain) -> Chain:
         sizes = {name: one.key_size for name, one in self.sets.items()}
-        return Chain(name, held.hook, partial(_rules, held.rules, self.family, sizes))
+        return Chain(name, RulesToRead(partial(_rules, held.rules, self.family, sizes)), held.hook)
 
     def _do(self, message: BatchMessage) -> None:
         view = memoryview(message.body)
@@ -224,7 +225,7 @@ def _rules(held: Iterable[Attributes], family: Family, sizes: Mapping[str, int])
             parts = attributes(expression)
             reader.read(text(parts[1]), attributes(parts[2]))
         comment = bytes(one[7][2:]).rstrip(b"\0").decode() if 7 in one else ""
-        yield Rule(f"rule {number}", comment, tuple(reader.steps), comment)
+        yield Rule(tuple(reader.steps), comment, f"rule {number}", comment)
 
 
 def _collection(_: str, held: _Set) -> Collection:

@@ -12,9 +12,7 @@ from functools import partial
 
 from kproxy.linux.netfilter.patterns import FieldName, Pattern, Selector, UnmodelledField
 from kproxy.linux.netfilter.readers.numbers import normalize_protocol, parse_number, parse_ports, read_network
-from kproxy.linux.netfilter.rules import Collection, Element, SetMark
-
-ALL_BITS = 0xFFFFFFFF
+from kproxy.linux.netfilter.rules import ALL_BITS, Collection, Element, SetMark
 
 
 @dataclass(frozen=True, slots=True)

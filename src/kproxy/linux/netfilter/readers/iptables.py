@@ -15,7 +15,7 @@ from kproxy.linux.netfilter.readers.ipset import Ipset
 from kproxy.linux.netfilter.readers.iptables_matches import matches
 from kproxy.linux.netfilter.readers.iptables_options import RuleContext, parse_rule_tokens
 from kproxy.linux.netfilter.readers.iptables_targets import rule_statement
-from kproxy.linux.netfilter.rules import Chain, End, Hook, Point, Rule, Table
+from kproxy.linux.netfilter.rules import Chain, End, Hook, Point, Rule, RulesToRead, Table
 from kproxy.model.network import Family
 
 PRIORITIES = {"raw": -300, "mangle": -150, "nat": -100, "filter": 0, "security": 50}
@@ -98,7 +98,7 @@ def chains_table(name: str, chains: Mapping[str, Chain], context: RuleContext) -
 
 def saved_chain(table: str, name: str, policy: str, lines: list[str], context: RuleContext) -> Chain:
     """A chain whose ``-A`` lines are read when a packet comes to it; ``policy``: ``-`` for one that is not builtin."""
-    return Chain(name, _hook(table, name, policy), partial(_rules, lines, context))
+    return Chain(name, RulesToRead(partial(_rules, lines, context)), _hook(table, name, policy))
 
 
 def _rules(lines: list[str], context: RuleContext) -> Iterator[Rule]:
@@ -109,9 +109,8 @@ def _rules(lines: list[str], context: RuleContext) -> Iterator[Rule]:
             steps = (*matches(parsed.options, context), *rule_statement(parsed, context))
         except (ValueError, IndexError) as error:
             raise CannotRead(f"{line}: no rule as iptables-save prints it ({error})") from error
-        yield Rule(
-            f"rule {number}", line.split(maxsplit=2)[2] if len(tokens) > 2 else "", steps, parsed.comment
-        )
+        text = line.split(maxsplit=2)[2] if len(tokens) > 2 else ""
+        yield Rule(steps, parsed.comment, f"rule {number}", text)
 
 
 _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|(\S+)')

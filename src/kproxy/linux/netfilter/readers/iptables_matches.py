@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from kproxy.linux.netfilter.patterns import AnyFlag, AnyOf, FieldName, Mqueried, Pattern, Prefix, Selector
+from kproxy.linux.netfilter.patterns import AnyFlag, AnyOf, FieldName, Masked, Pattern, Prefix, Selector
 from kproxy.linux.netfilter.readers import ipset
-from kproxy.linux.netfilter.readers.ipset import ALL_BITS
 from kproxy.linux.netfilter.readers.iptables_options import Option, RuleContext, option_text
 from kproxy.linux.netfilter.readers.numbers import (
     normalize_protocol,
@@ -19,7 +18,7 @@ from kproxy.linux.netfilter.readers.numbers import (
     parse_socket,
     read_network,
 )
-from kproxy.linux.netfilter.rules import Chance, InSet, Is, Match, Recent, Remember, Step, Unknown
+from kproxy.linux.netfilter.rules import ALL_BITS, Chance, InSet, Is, Match, Recent, Remember, Step, Unknown
 
 
 def matches(options: Sequence[Option], context: RuleContext) -> list[Step]:
@@ -178,7 +177,7 @@ def _types(field: FieldName) -> Callable[[Option], Match | None]:
 def _mark(field: FieldName) -> Callable[[Option], Match | None]:
     def made(option: Option) -> Match | None:
         value, _, mask = option.values[0].partition("/")
-        return _is(Mqueried(field, parse_number(mask) if mask else ALL_BITS), parse_number(value), option)
+        return _is(Masked(field, parse_number(mask) if mask else ALL_BITS), parse_number(value), option)
 
     return made
 

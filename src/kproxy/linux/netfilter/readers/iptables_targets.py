@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 
 from kproxy.linux.netfilter.patterns import Span
 from kproxy.linux.netfilter.readers import ipset
-from kproxy.linux.netfilter.readers.ipset import ALL_BITS
 from kproxy.linux.netfilter.readers.iptables_options import ParsedRule, RuleContext, option_text
 from kproxy.linux.netfilter.readers.numbers import parse_number, parse_ports, parse_socket
 from kproxy.linux.netfilter.rules import (
+    ALL_BITS,
     CopyMark,
     End,
     Goto,
@@ -143,7 +143,7 @@ _TARGETS: dict[str, Callable[[Options, RuleContext], Statement | None]] = {
     "DNAT": _dnat,
     "REDIRECT": _redirect,
     "SNAT": lambda options, _: Masquerade(_first(options, "--to-source")),
-    "MASQUERADE": lambda _o, _c: Masquerade(),
+    "MASQUERADE": lambda options, _: Masquerade(random_fully="--random-fully" in options),
     "MARK": _set_mark,
     "CONNMARK": _connection_mark,
     "SET": _set_target,

@@ -12,7 +12,7 @@ from kproxy.linux.netfilter.patterns import (
     FieldName,
     FieldOf,
     KeyPattern,
-    Mqueried,
+    Masked,
     Pattern,
     Prefix,
     RandomNumber,
@@ -122,12 +122,12 @@ def _masked(held: Json) -> Selector | None:
     inner = expression_selectors(held[0])[0]
     if isinstance(inner, FieldOf):
         return FieldOf(UnmodelledField("bits of what is not modelled"), inner.protocol, inner.family)
-    return Mqueried(inner, held[1]) if isinstance(inner, FieldName) and isinstance(held[1], int) else None
+    return Masked(inner, held[1]) if isinstance(inner, FieldName) and isinstance(held[1], int) else None
 
 
 def _drawn(held: Json) -> Selector:
     """A hash of the packet is as good as a number drawn for those who do not compute it."""
-    return RandomNumber(int(held["mod"]), int(held.get("offset", 0)))
+    return RandomNumber(int(held["mod"]), int(held.get("offset", 0)), held.get("mode") == "inc")
 
 
 _SELECTORS: Mapping[str, Callable[[Json], Selector | None]] = {

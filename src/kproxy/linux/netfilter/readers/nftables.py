@@ -26,6 +26,7 @@ from kproxy.linux.netfilter.readers.nft_values import (
     read_verdict,
 )
 from kproxy.linux.netfilter.rules import (
+    ALL_BITS,
     Chain,
     Chance,
     Collection,
@@ -44,6 +45,7 @@ from kproxy.linux.netfilter.rules import (
     Reject,
     Remember,
     Rule,
+    RulesToRead,
     SetMark,
     Step,
     Table,
@@ -54,7 +56,6 @@ from kproxy.linux.netfilter.rules import (
 from kproxy.model.network import Family
 
 Json = Any
-ALL_BITS = 0xFFFFFFFF
 
 FAMILIES = {
     "ip": frozenset({Family.IPV4}),
@@ -105,7 +106,9 @@ def _table(family: str, name: str, held: Mapping[str, list[Json]]) -> Table:
     for rule in held.get("rule", ()):
         rules.setdefault(rule["chain"], []).append(rule)
     chains = {
-        chain["name"]: Chain(chain["name"], _hook(chain), partial(_rules, rules.get(chain["name"], ())))
+        chain["name"]: Chain(
+            chain["name"], RulesToRead(partial(_rules, rules.get(chain["name"], ()))), _hook(chain)
+        )
         for chain in held.get("chain", ())
     }
     collections = {
@@ -137,7 +140,7 @@ def _rules(held: Iterable[Json]) -> Iterator[Rule]:
     for number, rule in enumerate(held, 1):
         expressions = rule.get("expr") or []
         steps = tuple(step for one in expressions for step in _read(one))
-        yield Rule(f"rule {number}", nft_text.format_nft_rule(expressions), steps, rule.get("comment", ""))
+        yield Rule(steps, rule.get("comment", ""), f"rule {number}", nft_text.format_nft_rule(expressions))
 
 
 def _read(one: Json) -> tuple[Step, ...]:
@@ -387,7 +390,7 @@ _READERS: Mapping[str, Callable[[Json], Iterator[Step]]] = {
     "vmap": _look,
     "dnat": _dnat,
     "snat": _snat,
-    "masquerade": lambda _: iter((Masquerade(),)),
+    "masquerade": lambda held: iter((Masquerade(random_fully="fully-random" in str(held)),)),
     "redirect": _redirect,
     "mangle": _mangle,
     "set": _remember,

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from kproxy.linux.netfilter.rules import Chain
 from kproxy.proxy.backends.nftables.render import Renderer, chain_definition, render_element
 from kproxy.proxy.backends.nftables.rules import (
     TABLE,
-    Chain,
     ChainName,
-    Collection,
+    CollectionDefinition,
     CollectionName,
     ElementKey,
     Holds,
@@ -40,7 +40,7 @@ class DeleteTable:
 class AddCollection:
     """Define a set or map."""
 
-    collection: Collection
+    collection: CollectionDefinition
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class DeleteChain:
 class AddElements:
     """Add elements to a set or map.  ``timeouts``: of each in milliseconds, in a set that rules fill."""
 
-    collection: Collection
+    collection: CollectionDefinition
     elements: tuple[tuple[ElementKey, Value], ...]
     timeouts: tuple[int, ...] = ()
 
@@ -91,7 +91,7 @@ class AddElements:
 class DeleteElements:
     """Remove elements from a set or map; they must exist."""
 
-    collection: Collection
+    collection: CollectionDefinition
     elements: tuple[tuple[ElementKey, Value], ...]
 
 
@@ -155,5 +155,5 @@ def _element_lines(start: str, texts: list[str]) -> Iterator[str]:
         yield f"{start} {{ {', '.join(some)} }}"
 
 
-def _kind(collection: Collection) -> str:
+def _kind(collection: CollectionDefinition) -> str:
     return "set" if collection.holds is Holds.NOTHING else "map"

@@ -11,25 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import ip_network
 from typing import NamedTuple
 
+from kproxy.linux.netfilter.matches import of_protocol, one_in
+from kproxy.linux.netfilter.patterns import FieldName
+from kproxy.linux.netfilter.rules import Chain, End, Goto, InSet, Remember, Rule, Translate
 from kproxy.model.network import Address, Network
 from kproxy.proxy.backends.nftables import names
 from kproxy.proxy.backends.nftables.names import FrontendMaps, PoolRole
-from kproxy.proxy.backends.nftables.rules import (
-    Chain,
-    CollectionName,
-    Constant,
-    Drop,
-    ElementKey,
-    Field,
-    Goto,
-    InSet,
-    OfProtocol,
-    OneIn,
-    Remember,
-    Rule,
-    Translate,
-    Value,
-)
+from kproxy.proxy.backends.nftables.rules import CollectionName, ElementKey, Key, Value, constant
 from kproxy.proxy.plan import (
     Exposure,
     Frontend,
@@ -45,8 +33,8 @@ Places = dict[PoolScope, tuple[PoolEndpoint, ...]]
 """The endpoints of each pool by number."""
 
 
-class Element(NamedTuple):
-    """One element, and its set or map."""
+class SetElement(NamedTuple):
+    """One element of a set or map."""
 
     collection: CollectionName
     key: ElementKey
@@ -66,11 +54,11 @@ class CountChain(NamedTuple):
         return self.pool_role.one_of(self.maps, self.endpoints)
 
 
-Shared = Element | CountChain
+Shared = SetElement | CountChain
 """Object that several service ports may need; it stays as long as one of them does."""
 
 
-def service_elements(service: ServicePlan, places: Places) -> Iterator[Element]:
+def service_elements(service: ServicePlan, places: Places) -> Iterator[SetElement]:
     """All elements that belong to this service port alone."""
     for frontend in service.frontends:
         yield from _frontend_elements(service, frontend, places)
@@ -80,9 +68,9 @@ def shared_objects(service: ServicePlan, places: Places) -> Iterator[Shared]:
     """Objects that the service port needs and others may need too, each once."""
     internal = {f.address for f in service.frontends if f.exposure is Exposure.CLUSTER_IP and f.address}
     for address in internal:
-        yield Element(names.CLUSTER_IPS, (address,))
+        yield SetElement(names.CLUSTER_IPS, (address,))
     for address in {e.address for pool in places.values() for e in pool if e.local}:
-        yield Element(names.HAIRPIN, (address, address))
+        yield SetElement(names.HAIRPIN, (address, address))
     if service.affinity_seconds is None:
         yield from dict.fromkeys(
             CountChain(_maps_of(frontend), choice, len(pool.endpoints))
@@ -128,23 +116,23 @@ def assign_numbers(
     return (*filled, *rest)
 
 
-def _frontend_elements(service: ServicePlan, frontend: Frontend, places: Places) -> Iterator[Element]:
+def _frontend_elements(service: ServicePlan, frontend: Frontend, places: Places) -> Iterator[SetElement]:
     way, key = _maps_of(frontend), _key(service, frontend)
     for choice, pool in _pools(frontend):
-        yield Element(choice.dispatch(way), key, Goto(_picking_chain(service, way, choice, pool)))
+        yield SetElement(choice.dispatch(way), key, Goto(_picking_chain(service, way, choice, pool)))
         if service.affinity_seconds is None:
             name = choice.endpoints(way)
             for number, endpoint in enumerate(places[pool.scope]):
-                yield Element(name, (*key, number), (endpoint.address, endpoint.port))
+                yield SetElement(name, (*key, number), (endpoint.address, endpoint.port))
     if (policy := _policy(frontend, way)) is not None:
-        yield Element(way.policies, key, Goto(policy))
+        yield SetElement(way.policies, key, Goto(policy))
     if not frontend.pool.endpoints:
-        refusal = Drop() if frontend.on_empty is OnEmpty.DROP else Goto(names.REJECT)
-        yield Element(way.no_endpoints, key, refusal)
+        refusal = End.DROP if frontend.on_empty is OnEmpty.DROP else Goto(names.REJECT)
+        yield SetElement(way.no_endpoints, key, refusal)
     if frontend.sources is not None:
-        yield Element(names.FIREWALL_IPS, key)
+        yield SetElement(names.FIREWALL_IPS, key)
         for source in _admitted(frontend):
-            yield Element(names.FIREWALL_SOURCES, (*key, source))
+            yield SetElement(names.FIREWALL_SOURCES, (*key, source))
 
 
 def _pools(frontend: Frontend) -> Iterator[tuple[PoolRole, Pool]]:
@@ -202,10 +190,10 @@ def _key(service: ServicePlan, frontend: Frontend) -> ElementKey:
 
 def _endpoint_chain(service: ServicePlan, endpoint: PoolEndpoint, seconds: int) -> Chain:
     """The chain of one endpoint: one rule records the client, a second serves it when the set of clients is full."""
-    client = (Field.SOURCE, Constant(names.client_number(service, endpoint, seconds)))
+    client = _client_key(service, endpoint, seconds)
     rules = (
-        Rule((Remember(client, names.AFFINITY_CLIENTS, seconds),)),
-        Rule((OfProtocol(service.protocol), Translate(endpoint.address, endpoint.port))),
+        Rule((Remember(names.AFFINITY_CLIENTS, client, seconds),)),
+        Rule((of_protocol(service.protocol), Translate(endpoint.address, endpoint.port))),
     )
     return Chain(names.endpoint_chain(service, endpoint), rules)
 
@@ -216,8 +204,12 @@ def _sticky_chain(
     """The chain that picks the endpoint that recorded the client, else any, with equal chances."""
     known, chosen = [], []
     for left, endpoint in zip(range(len(pool), 0, -1), pool, strict=True):
-        client = (Field.SOURCE, Constant(names.client_number(service, endpoint, seconds)))
+        client = _client_key(service, endpoint, seconds)
         target = Goto(names.endpoint_chain(service, endpoint))
         known.append(Rule((InSet(client, names.AFFINITY_CLIENTS), target)))
-        chosen.append(Rule((OneIn(left), target) if left > 1 else (target,)))
+        chosen.append(Rule((one_in(left), target) if left > 1 else (target,)))
     return Chain(names.sticky_chain(service, scope), (*known, *chosen))
+
+
+def _client_key(service: ServicePlan, endpoint: PoolEndpoint, seconds: int) -> Key:
+    return FieldName.SOURCE, constant(names.client_number(service, endpoint, seconds))

@@ -13,10 +13,11 @@ from ipaddress import collapse_addresses
 from itertools import compress
 from operator import is_not
 
+from kproxy.linux.netfilter.rules import Chain
 from kproxy.model.network import Network
 from kproxy.proxy.backends.nftables import compile, names, static_rules  # noqa: A004 - the stage's name
-from kproxy.proxy.backends.nftables.compile import CountChain, Element, Places, Shared
-from kproxy.proxy.backends.nftables.rules import Chain, Collection
+from kproxy.proxy.backends.nftables.compile import CountChain, Places, SetElement, Shared
+from kproxy.proxy.backends.nftables.rules import CollectionDefinition
 from kproxy.proxy.backends.nftables.static_rules import Context, Options
 from kproxy.proxy.plan import Plan, ServicePlan, ServicePortName
 
@@ -28,7 +29,7 @@ class ServiceRules:
     service: ServicePlan
     endpoint_numbers: Places
 
-    def elements(self) -> Iterator[Element]:
+    def elements(self) -> Iterator[SetElement]:
         """Its own elements."""
         return compile.service_elements(self.service, self.endpoint_numbers)
 
@@ -53,9 +54,9 @@ class DesiredState:
     services: tuple[ServicePlan, ...]
     service_rules: Mapping[ServicePortName, ServiceRules]
     reference_counts: Mapping[Shared, int]
-    node_elements: frozenset[Element]
+    node_elements: frozenset[SetElement]
 
-    def collections(self) -> Iterator[Collection]:
+    def collections(self) -> Iterator[CollectionDefinition]:
         """All sets and maps."""
         return static_rules.static_collections(self.context)
 
@@ -158,9 +159,9 @@ def _reference_counts(before: Mapping[Shared, int], pairs: Iterable[Pair]) -> Ma
     return uses
 
 
-def _node_elements(plan: Plan) -> Iterator[Element]:
+def _node_elements(plan: Plan) -> Iterator[SetElement]:
     for address in plan.node_ports.addresses or ():
-        yield Element(names.NODE_PORT_IPS, (address,))
+        yield SetElement(names.NODE_PORT_IPS, (address,))
     networks: list[Network] = [*collapse_addresses(plan.service_cidrs)]  # type: ignore[type-var]
     for network in networks:
-        yield Element(names.SERVICE_CIDRS, (network,))
+        yield SetElement(names.SERVICE_CIDRS, (network,))

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain as chain_of
 
+from kproxy.linux.netfilter.rules import Chain
 from kproxy.proxy.backends.nftables import names, static_rules
 from kproxy.proxy.backends.nftables.commands import (
     AddChain,
@@ -30,13 +31,12 @@ from kproxy.proxy.backends.nftables.commands import (
     FlushChain,
     format_command,
 )
-from kproxy.proxy.backends.nftables.compile import CountChain, Element, Shared
+from kproxy.proxy.backends.nftables.compile import CountChain, SetElement, Shared
 from kproxy.proxy.backends.nftables.desired_state import DesiredState, Pair, ServiceRules, changed_services
 from kproxy.proxy.backends.nftables.render import Renderer
 from kproxy.proxy.backends.nftables.rules import (
-    Chain,
     ChainName,
-    Collection,
+    CollectionDefinition,
     CollectionName,
     ElementKey,
     Value,
@@ -80,7 +80,7 @@ class Rewrite:
         for fragment in desired.service_rules.values():
             yield from batches.take(fragment.elements())
         yield from batches.take(
-            element for element in desired.reference_counts if isinstance(element, Element)
+            element for element in desired.reference_counts if isinstance(element, SetElement)
         )
         yield from batches.take(desired.node_elements)
         yield from batches.flush()
@@ -89,7 +89,7 @@ class Rewrite:
     def __str__(self) -> str:
         return _text(self, self.desired)
 
-    def _affinity_elements(self, collection: Collection) -> Iterator[Command]:
+    def _affinity_elements(self, collection: CollectionDefinition) -> Iterator[Command]:
         items = list(self.clients.items())
         for start in range(0, len(items), ELEMENTS_PER_COMMAND):
             some = items[start : start + ELEMENTS_PER_COMMAND]
@@ -165,16 +165,16 @@ class Update:
         return _chains((new for _, new in self._pairs), self._shared[1])
 
     @cached_property
-    def _element_changes(self) -> tuple[list[Element], list[Element]]:
+    def _element_changes(self) -> tuple[list[SetElement], list[SetElement]]:
         """Elements to remove, and elements to add; one whose value changes is in both."""
-        gone: set[Element] = set()
-        come: set[Element] = set()
+        gone: set[SetElement] = set()
+        come: set[SetElement] = set()
         for old, new in self._pairs:
             gone.update(old.elements() if old else ())
             come.update(new.elements() if new else ())
         unused, needed = self._shared
-        gone |= self.last_applied.node_elements | {thing for thing in unused if isinstance(thing, Element)}
-        come |= self.desired.node_elements | {thing for thing in needed if isinstance(thing, Element)}
+        gone |= self.last_applied.node_elements | {thing for thing in unused if isinstance(thing, SetElement)}
+        come |= self.desired.node_elements | {thing for thing in needed if isinstance(thing, SetElement)}
         return list(gone - come), list(come - gone)
 
     @cached_property
@@ -210,13 +210,13 @@ class _ElementCommands:
 
     def __init__(
         self,
-        collections: Mapping[CollectionName, Collection],
+        collections: Mapping[CollectionName, CollectionDefinition],
         command: type[AddElements | DeleteElements] = AddElements,
     ) -> None:
         self._collections, self._command = collections, command
         self._pending: dict[CollectionName, list[tuple[ElementKey, Value]]] = {}
 
-    def take(self, elements: Iterable[Element]) -> Iterator[Command]:
+    def take(self, elements: Iterable[SetElement]) -> Iterator[Command]:
         for name, key, value in elements:
             pending = self._pending.setdefault(name, [])
             pending.append((key, value))

@@ -2,57 +2,48 @@
 
 from __future__ import annotations
 
-from kproxy.model.network import Address, Family, Protocol
-from kproxy.proxy.backends.nftables.rules import (
-    AddressIsLocal,
-    AddressWithin,
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+
+from kproxy.linux.netfilter.descriptions import format_socket
+from kproxy.linux.netfilter.patterns import (
+    AnyFlag,
+    FieldName,
+    Masked,
+    Pattern,
+    Prefix,
+    RandomNumber,
+    Selector,
+)
+from kproxy.linux.netfilter.rules import (
+    ALL_BITS,
     Chain,
-    Collection,
-    Constant,
-    Dispatch,
-    Drop,
-    ElementKey,
-    Field,
-    GoesOn,
+    Chance,
+    End,
     Goto,
-    Holds,
-    InInterface,
     InSet,
-    IsInvalid,
-    IsNew,
-    IsTranslated,
+    Is,
     Jump,
-    Key,
-    Marked,
+    Look,
     Masquerade,
-    Match,
-    OfProtocol,
-    OneIn,
-    Part,
-    Random,
     Reject,
     Remember,
     Rule,
-    Selector,
     SetMark,
-    Statement,
     Step,
-    ToggleMark,
     Translate,
-    TranslateBy,
-    Value,
     Verdict,
 )
+from kproxy.model.network import Family, Protocol
+from kproxy.proxy.backends.nftables.rules import (
+    CollectionDefinition,
+    ElementKey,
+    Holds,
+    Key,
+    Part,
+    Value,
+)
 
-_FIXED_STEPS: dict[Step, str] = {
-    GoesOn(): "tcp flags ! fin,rst",
-    IsNew(): "ct state new",
-    IsInvalid(): "ct state invalid",
-    IsTranslated(): "ct status dnat",
-    Masquerade(): "masquerade fully-random",
-    Reject(): "reject",
-    Drop(): "drop",
-}
+_PREFIXES = {FieldName.PROTOCOL: "meta ", FieldName.MARK: "meta ", FieldName.PORT: "th "}
 
 
 class Renderer:
@@ -61,7 +52,9 @@ class Renderer:
     def __init__(self, family: Family) -> None:
         """``ip`` or ``ip6`` in every address selector."""
         self.family_keyword = "ip" if family is Family.IPV4 else "ip6"
-        self._selectors = {field: field.value.replace("ip ", f"{self.family_keyword} ") for field in Field}
+        addresses = dict.fromkeys((FieldName.SOURCE, FieldName.DESTINATION), f"{self.family_keyword} ")
+        prefixes = _PREFIXES | addresses
+        self._fields = {field: prefixes.get(field, "") + field.value for field in FieldName}
 
     def key(self, key: Key) -> str:
         """``ip daddr . meta l4proto . th dport``."""
@@ -70,12 +63,16 @@ class Renderer:
     def selector(self, selector: Selector) -> str:
         """One part of a key."""
         match selector:
-            case Random(modulus):
+            case RandomNumber(modulus, offset, True):
+                return f"numgen inc mod {modulus} offset {offset}"
+            case RandomNumber(modulus):
                 return f"numgen random mod {modulus}"
-            case Constant(number):
-                return f"numgen inc mod 1 offset {number}"
-            case Field():
-                return self._selectors[selector]
+            case Masked(field, mask):
+                return f"{self._fields[field]} & {mask:#010x}"
+            case FieldName():
+                return self._fields[selector]
+            case _:
+                raise AssertionError(selector)
 
     def rule(self, rule: Rule) -> str:
         """The rule without its chain."""
@@ -85,62 +82,38 @@ class Renderer:
     def step(self, step: Step) -> str:
         """One match or statement."""
         match step:
-            case GoesOn() | IsNew() | IsInvalid() | IsTranslated() | Masquerade() | Reject() | Drop():
-                return _FIXED_STEPS[step]
-            case (
-                InSet()
-                | AddressWithin()
-                | AddressIsLocal()
-                | InInterface()
-                | OfProtocol()
-                | Marked()
-                | OneIn()
-            ):
-                return self._match(step)
-            case _:
-                return self._statement(step)
-
-    def _match(self, match_: Match) -> str:
-        match match_:
+            case Is((selector,), (pattern,), negated):
+                operator = "" if not negated else "! " if isinstance(pattern, AnyFlag) else "!= "
+                return f"{self.selector(selector)} {operator}{_pattern(selector, pattern)}"
             case InSet(key, name, negated):
-                return f"{self.key(key)} {_not(negated)}@{name}"
-            case AddressWithin(field, network, negated):
-                whole = network.prefixlen == network.max_prefixlen
-                value = network.network_address if whole else network
-                return f"{self._selectors[field]} {_not(negated)}{value}"
-            case AddressIsLocal(field):
-                return f"fib {field.value.removeprefix('ip ')} type local"
-            case InInterface(name, negated):
-                return f'iifname {_not(negated)}"{name}"'
-            case OfProtocol(protocol):
-                return f"meta l4proto {protocol.value.lower()}"
-            case OneIn(count):
-                return f"numgen random mod {count} 0"
-            case Marked(bit):
-                return f"meta mark & {bit:#010x} != 0"
-            case plain:
-                return _FIXED_STEPS[plain]
-
-    def _statement(self, statement: Statement) -> str:
-        match statement:
-            case SetMark(bit):
-                return f"meta mark set meta mark or {bit:#010x}"
-            case ToggleMark(bit):
-                return f"meta mark set meta mark xor {bit:#010x}"
-            case Remember(key, name, seconds):
+                return f"{self.key(key)} {'!= ' if negated else ''}@{name}"
+            case Chance(share):
+                return f"numgen random mod {share.denominator} 0"
+            case SetMark(keep, bits):
+                return f"meta mark set meta mark {'xor' if keep == ALL_BITS else 'or'} {bits:#010x}"
+            case Remember(name, key, seconds):
                 return f"update @{name} {{ {self.key(key)} timeout {seconds}s }}"
-            case Dispatch(key, name):
-                return f"{self.key(key)} vmap @{name}"
-            case TranslateBy(key, name):
-                return f"dnat {self.family_keyword} to {self.key(key)} map @{name}"
-            case Translate(address, port):
-                return f"dnat to {_render_socket(address, port)}"
-            case Jump() | Goto():
-                return render_verdict(statement)
-            case plain:
-                return _FIXED_STEPS[plain]
+            case _:
+                return self._ending(step)
 
-    def collection(self, collection: Collection) -> str:
+    def _ending(self, statement: Step) -> str:
+        match statement:
+            case Look(key, name, True):
+                return f"dnat {self.family_keyword} to {self.key(key)} map @{name}"
+            case Look(key, name):
+                return f"{self.key(key)} vmap @{name}"
+            case Translate(IPv4Address() | IPv6Address() as address, int(port)):
+                return f"dnat to {format_socket(address, port)}"
+            case Masquerade(random_fully=True):
+                return "masquerade fully-random"
+            case Reject():
+                return "reject"
+            case Jump() | Goto() | End():
+                return render_verdict(statement)
+            case _:
+                raise AssertionError(statement)
+
+    def collection(self, collection: CollectionDefinition) -> str:
         """Its definition, in braces."""
         held = {
             Holds.NOTHING: "",
@@ -160,9 +133,10 @@ class Renderer:
 def chain_definition(chain: Chain) -> str:
     """Hook and comment of a chain, in braces; empty where it has neither."""
     lines = []
-    if chain.hook is not None:
-        hook = chain.hook
-        lines.append(f"type {hook.kind.value} hook {hook.point.value} priority {hook.priority};")
+    if (hook := chain.hook) is not None:
+        lines.append(
+            f"type {'nat' if hook.nat else 'filter'} hook {hook.point.value} priority {hook.priority};"
+        )
     if chain.comment:
         lines.append(f'comment "{chain.comment}";')
     return f" {{ {' '.join(lines)} }}" if lines else ""
@@ -187,17 +161,23 @@ def render_verdict(value: Verdict) -> str:
             return f"jump {chain}"
         case Goto(chain):
             return f"goto {chain}"
-        case Drop():
-            return "drop"
+        case End():
+            return value.name.lower()
 
 
 def _part(part: Part) -> str:
     return part.value.lower() if isinstance(part, Protocol) else str(part)
 
 
-def _not(negated: bool) -> str:  # noqa: FBT001 - a word for a flag
-    return "!= " if negated else ""
-
-
-def _render_socket(address: Address, port: int) -> str:
-    return f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}"
+def _pattern(selector: Selector, pattern: Pattern) -> str:
+    match pattern:
+        case AnyFlag(flags):
+            return ",".join(sorted(flags))
+        case Prefix(text):
+            return f'"{text}*"'
+        case str() if selector is FieldName.IN:
+            return f'"{pattern}"'
+        case IPv4Network() | IPv6Network() if pattern.prefixlen == pattern.max_prefixlen:
+            return str(pattern.network_address)
+        case _:
+            return str(pattern)

@@ -11,6 +11,35 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import ip_network
 
+from kproxy.linux.netfilter.matches import (
+    DESTINATION_IS_LOCAL,
+    NOT_FIN_OR_RST,
+    SOURCE_IS_LOCAL,
+    destination_in,
+    in_interface,
+    in_state,
+    mark_is,
+    of_protocol,
+    or_mark,
+    source_in,
+    xor_mark,
+)
+from kproxy.linux.netfilter.patterns import AnyFlag, FieldName, Prefix, RandomNumber
+from kproxy.linux.netfilter.rules import (
+    Chain,
+    End,
+    Goto,
+    Hook,
+    InSet,
+    Is,
+    Jump,
+    Look,
+    Masquerade,
+    Match,
+    Point,
+    Reject,
+    Rule,
+)
 from kproxy.model.network import Family, Protocol
 from kproxy.proxy.backends.nftables import names
 from kproxy.proxy.backends.nftables.names import FrontendMaps, PoolRole
@@ -19,36 +48,9 @@ from kproxy.proxy.backends.nftables.rules import (
     FILTER,
     FRONTEND,
     SRCNAT,
-    AddressIsLocal,
-    AddressWithin,
-    Chain,
-    Collection,
-    Dispatch,
-    Drop,
-    Field,
-    GoesOn,
-    Goto,
+    CollectionDefinition,
     Holds,
-    Hook,
-    HookPoint,
-    InInterface,
-    InSet,
-    IsInvalid,
-    IsNew,
-    IsTranslated,
-    Jump,
-    Kind,
-    Marked,
-    Match,
-    OfProtocol,
-    Random,
-    Reject,
-    Rule,
-    SetMark,
-    ToggleMark,
-    TranslateBy,
 )
-from kproxy.proxy.backends.nftables.rules import Masquerade as MasqueradeStatement
 from kproxy.proxy.plan import (
     DetectByCIDR,
     DetectByInterface,
@@ -97,55 +99,60 @@ class Context:
     options: Options = Options()
 
 
-_DESTINATION = (Field.DESTINATION,)
-_LOCAL_SOURCE = AddressIsLocal(Field.SOURCE)
+_DESTINATION = (FieldName.DESTINATION,)
+_NEW = in_state("new")
+_INVALID = in_state("invalid")
+_TRANSLATED = Is((FieldName.STATUS,), (AnyFlag(frozenset({"dnat"})),))
+_MASQUERADE = Masquerade(random_fully=True)
 _JUMP_MARK = Jump(names.MARK)
 
 
-def static_collections(_context: Context) -> Iterator[Collection]:
+def static_collections(_context: Context) -> Iterator[CollectionDefinition]:
     """All sets and maps; the kernel leaves some 80 characters for a comment."""
-    yield Collection(
+    yield CollectionDefinition(
         name=names.CLUSTER_IPS,
         key=_DESTINATION,
         comment="every cluster IP, for other ports than those served",
     )
-    yield Collection(
+    yield CollectionDefinition(
         name=names.SERVICE_CIDRS,
         key=_DESTINATION,
         interval=True,
         comment="networks that cluster IPs are taken from",
     )
-    yield Collection(
+    yield CollectionDefinition(
         name=names.NODE_PORT_IPS, key=_DESTINATION, comment="addresses of this node that accept node ports"
     )
-    yield Collection(
+    yield CollectionDefinition(
         name=names.HAIRPIN,
-        key=(Field.SOURCE, Field.DESTINATION),
+        key=(FieldName.SOURCE, FieldName.DESTINATION),
         comment="endpoints on this node, which may be sent to themselves",
     )
-    yield Collection(name=names.FIREWALL_IPS, key=FRONTEND, comment="frontends with loadBalancerSourceRanges")
-    yield Collection(
+    yield CollectionDefinition(
+        name=names.FIREWALL_IPS, key=FRONTEND, comment="frontends with loadBalancerSourceRanges"
+    )
+    yield CollectionDefinition(
         name=names.FIREWALL_SOURCES,
-        key=(*FRONTEND, Field.SOURCE),
+        key=(*FRONTEND, FieldName.SOURCE),
         interval=True,
         comment="who may use them",
     )
     for way in FrontendMaps:
         yield from _maps(way)
-    yield Collection(
+    yield CollectionDefinition(
         name=names.AFFINITY_CLIENTS,
-        key=(Field.SOURCE, Random(2)),
+        key=(FieldName.SOURCE, RandomNumber(2)),
         filled_up_to=MAX_AFFINITY_CLIENTS,
         comment="client, and the number of the endpoint it sticks to",
     )
 
 
-def _maps(way: FrontendMaps) -> Iterator[Collection]:
+def _maps(way: FrontendMaps) -> Iterator[CollectionDefinition]:
     what = "frontend" if way is FrontendMaps.ADDRESS else "node port"
-    yield Collection(
+    yield CollectionDefinition(
         name=way.policies, key=way.key, holds=Holds.VERDICT, comment=f"external {what}: its traffic policy"
     )
-    yield Collection(
+    yield CollectionDefinition(
         name=way.no_endpoints,
         key=way.key,
         holds=Holds.VERDICT,
@@ -153,15 +160,15 @@ def _maps(way: FrontendMaps) -> Iterator[Collection]:
     )
     for choice in PoolRole:
         pool = "endpoints" if choice is PoolRole.POOL else "endpoints beyond a Local policy"
-        yield Collection(
+        yield CollectionDefinition(
             name=choice.dispatch(way),
             key=way.key,
             holds=Holds.VERDICT,
             comment=f"{what}: how many {pool} it has",
         )
-        yield Collection(
+        yield CollectionDefinition(
             name=choice.endpoints(way),
-            key=(*way.key, Random(2)),
+            key=(*way.key, RandomNumber(2)),
             holds=Holds.ENDPOINT,
             comment=f"{what} and number: one of its {pool}",
         )
@@ -170,7 +177,7 @@ def _maps(way: FrontendMaps) -> Iterator[Collection]:
 def static_chains(context: Context) -> Iterator[Chain]:
     """All chains but those that depend on counts of endpoints; a chain comes after those it jumps to."""
     yield Chain(names.REJECT, (Rule((Reject(),)),))
-    yield Chain(names.MARK, (Rule((SetMark(context.options.masquerade_mark),)),))
+    yield Chain(names.MARK, (Rule((or_mark(context.options.masquerade_mark),)),))
     yield _postrouting_rules(context)
     yield _firewall()
     for way in FrontendMaps:
@@ -189,7 +196,7 @@ def endpoint_choice_chain(way: FrontendMaps, choice: PoolRole, count: int) -> Ch
     While the number of endpoints shrinks, a packet may look up a number that has just been removed; the first endpoint
     always exists, so the chain falls back to it.
     """
-    rules = [Rule((TranslateBy((*way.key, Random(count)), choice.endpoints(way)),))]
+    rules = [Rule((Look((*way.key, RandomNumber(count)), choice.endpoints(way), translate=True),))]
     if count > 1:
         rules.append(Rule((Goto(choice.one_of(way, 1)),), "a number that has just been removed"))
     return Chain(choice.one_of(way, count), tuple(rules))
@@ -203,42 +210,44 @@ def node_port_destinations(context: Context) -> tuple[Match, ...]:
     if context.node_port_ips:
         return (InSet(_DESTINATION, names.NODE_PORT_IPS),)
     loopback = LOOPBACK[context.family]
-    return (AddressWithin(Field.DESTINATION, loopback, negated=True), AddressIsLocal(Field.DESTINATION))
+    return (destination_in(loopback, negated=True), DESTINATION_IS_LOCAL)
 
 
 def from_pods(detector: LocalDetector, *, negated: bool = False) -> tuple[Match, ...]:
     """The match for packets of this node's pods (negated: of all others); none without a detector."""
     match detector:
         case DetectByCIDR(network):
-            return (AddressWithin(Field.SOURCE, network, negated),)
+            return (source_in(network, negated=negated),)
         case DetectByInterface(name):
-            return (InInterface(name, negated),)
+            return (in_interface(name, negated=negated),)
         case DetectByInterfacePrefix(prefix):
-            return (InInterface(f"{prefix}*", negated),)
+            return (in_interface(Prefix(prefix), negated=negated),)
         case None:
             return ()
 
 
 def _postrouting_rules(context: Context) -> Chain:
     mark = context.options.masquerade_mark
-    endpoints = InSet((Field.SOURCE, Field.DESTINATION), names.HAIRPIN)
+    endpoints = InSet((FieldName.SOURCE, FieldName.DESTINATION), names.HAIRPIN)
     return Chain(
         names.MASQUERADING,
         (
-            Rule((Marked(mark), ToggleMark(mark), MasqueradeStatement())),
-            Rule((IsTranslated(), endpoints, MasqueradeStatement()), "an endpoint that was sent to itself"),
+            Rule((mark_is(0, mark, negated=True), xor_mark(mark), _MASQUERADE)),
+            Rule((_TRANSLATED, endpoints, _MASQUERADE), "an endpoint that was sent to itself"),
         ),
     )
 
 
 def _firewall() -> Chain:
     guarded = InSet(FRONTEND, names.FIREWALL_IPS)
-    others = InSet((*FRONTEND, Field.SOURCE), names.FIREWALL_SOURCES, negated=True)
-    return Chain(names.FIREWALL_CHECK, (Rule((guarded, others, Drop()), "not in loadBalancerSourceRanges"),))
+    others = InSet((*FRONTEND, FieldName.SOURCE), names.FIREWALL_SOURCES, negated=True)
+    return Chain(
+        names.FIREWALL_CHECK, (Rule((guarded, others, End.DROP), "not in loadBalancerSourceRanges"),)
+    )
 
 
 def _cluster_policy(way: FrontendMaps) -> Chain:
-    to_endpoint = Dispatch(way.key, PoolRole.POOL.dispatch(way))
+    to_endpoint = Look(way.key, PoolRole.POOL.dispatch(way))
     return Chain(
         way.cluster,
         (Rule((_JUMP_MARK,)), Rule((to_endpoint,))),
@@ -251,14 +260,14 @@ def _local_policy(way: FrontendMaps, context: Context) -> Chain:
 
     Clauses ``external-policy.local.pods-reach-all-endpoints``, ``external-policy.local.host-reaches-all-endpoints``.
     """
-    everywhere = Dispatch(way.key, PoolRole.SHORTCUT.dispatch(way))
+    everywhere = Look(way.key, PoolRole.SHORTCUT.dispatch(way))
     pods = from_pods(context.detector)
     rules = [Rule((*pods, everywhere), "pods of this node: to any endpoint, source kept")] if pods else []
     rules += [
-        Rule((_LOCAL_SOURCE, _JUMP_MARK)),
-        Rule((_LOCAL_SOURCE, everywhere), "the node itself: to any endpoint, masqueraded"),
+        Rule((SOURCE_IS_LOCAL, _JUMP_MARK)),
+        Rule((SOURCE_IS_LOCAL, everywhere), "the node itself: to any endpoint, masqueraded"),
         Rule(
-            (Dispatch(way.key, PoolRole.POOL.dispatch(way)),),
+            (Look(way.key, PoolRole.POOL.dispatch(way)),),
             "others: to endpoints on this node, source kept",
         ),
     ]
@@ -267,16 +276,14 @@ def _local_policy(way: FrontendMaps, context: Context) -> Chain:
 
 def _services(context: Context) -> Chain:
     node = node_port_destinations(context)
-    address = Dispatch(FRONTEND, FrontendMaps.ADDRESS.policies)
+    address = Look(FRONTEND, FrontendMaps.ADDRESS.policies)
     return Chain(
         names.SERVICES,
         (
             Rule((address,), "external IPs and load balancers' IPs"),
             *_mark_to_cluster_ips(context),
-            Rule((Dispatch(FRONTEND, PoolRole.POOL.dispatch(FrontendMaps.ADDRESS)),), "cluster IPs"),
-            Rule(
-                (*node, Dispatch(FrontendMaps.NODE_PORT.key, FrontendMaps.NODE_PORT.policies)), "node ports"
-            ),
+            Rule((Look(FRONTEND, PoolRole.POOL.dispatch(FrontendMaps.ADDRESS)),), "cluster IPs"),
+            Rule((*node, Look(FrontendMaps.NODE_PORT.key, FrontendMaps.NODE_PORT.policies)), "node ports"),
         ),
     )
 
@@ -298,46 +305,44 @@ def _mark_to_cluster_ips(context: Context) -> list[Rule]:
 
 def _check_chains(context: Context) -> Iterator[Chain]:
     node = node_port_destinations(context)
-    yield Chain(
-        names.SERVICE_ENDPOINTS_CHECK, (Rule((Dispatch(FRONTEND, FrontendMaps.ADDRESS.no_endpoints),)),)
-    )
+    yield Chain(names.SERVICE_ENDPOINTS_CHECK, (Rule((Look(FRONTEND, FrontendMaps.ADDRESS.no_endpoints),)),))
     yield Chain(
         names.NODE_PORT_ENDPOINTS_CHECK,
-        (Rule((*node, Dispatch(FrontendMaps.NODE_PORT.key, FrontendMaps.NODE_PORT.no_endpoints))),),
+        (Rule((*node, Look(FrontendMaps.NODE_PORT.key, FrontendMaps.NODE_PORT.no_endpoints))),),
     )
     yield Chain(
         names.CLUSTER_IPS_CHECK,
         (
             Rule((InSet(_DESTINATION, names.CLUSTER_IPS), Reject()), "a port that the Service does not have"),
-            Rule((InSet(_DESTINATION, names.SERVICE_CIDRS), Drop()), "no Service has this address"),
+            Rule((InSet(_DESTINATION, names.SERVICE_CIDRS), End.DROP), "no Service has this address"),
         ),
     )
 
 
 def _base_chains(options: Options) -> Iterator[Chain]:
     why = "would not be translated back"
-    segment = InInterface("lo", negated=True), OfProtocol(Protocol.TCP), GoesOn(), IsInvalid()
+    segment = in_interface("lo", negated=True), of_protocol(Protocol.TCP), NOT_FIN_OR_RST, _INVALID
     dropped = {
-        HookPoint.INPUT: (Rule((*segment, Drop()), why),) if options.drop_invalid_input else (),
-        HookPoint.FORWARD: (Rule((IsInvalid(), Drop()), why),) if options.drop_invalid else (),
+        Point.INPUT: (Rule((*segment, End.DROP), why),) if options.drop_invalid_input else (),
+        Point.FORWARD: (Rule((_INVALID, End.DROP), why),) if options.drop_invalid else (),
     }
-    for point in (HookPoint.PREROUTING, HookPoint.OUTPUT):
-        rule = Rule((IsNew(), Jump(names.FIREWALL_CHECK)))
-        yield Chain(f"filter-{point.value}-pre-dnat", (rule,), Hook(Kind.FILTER, point, BEFORE_DSTNAT))
-    for point in (HookPoint.PREROUTING, HookPoint.OUTPUT):
-        yield Chain(f"nat-{point.value}", (Rule((Jump(names.SERVICES),)),), Hook(Kind.NAT, point, DSTNAT))
+    for point in (Point.PREROUTING, Point.OUTPUT):
+        rule = Rule((_NEW, Jump(names.FIREWALL_CHECK)))
+        yield Chain(f"filter-{point.value}-pre-dnat", (rule,), Hook(point, BEFORE_DSTNAT))
+    for point in (Point.PREROUTING, Point.OUTPUT):
+        yield Chain(f"nat-{point.value}", (Rule((Jump(names.SERVICES),)),), Hook(point, DSTNAT, nat=True))
     yield Chain(
         "nat-postrouting",
         (Rule((Jump(names.MASQUERADING),)),),
-        Hook(Kind.NAT, HookPoint.POSTROUTING, SRCNAT),
+        Hook(Point.POSTROUTING, SRCNAT, nat=True),
     )
     for point, checks in (
-        (HookPoint.INPUT, (names.NODE_PORT_ENDPOINTS_CHECK, names.SERVICE_ENDPOINTS_CHECK)),
-        (HookPoint.FORWARD, (names.SERVICE_ENDPOINTS_CHECK, names.CLUSTER_IPS_CHECK)),
-        (HookPoint.OUTPUT, (names.SERVICE_ENDPOINTS_CHECK, names.CLUSTER_IPS_CHECK)),
+        (Point.INPUT, (names.NODE_PORT_ENDPOINTS_CHECK, names.SERVICE_ENDPOINTS_CHECK)),
+        (Point.FORWARD, (names.SERVICE_ENDPOINTS_CHECK, names.CLUSTER_IPS_CHECK)),
+        (Point.OUTPUT, (names.SERVICE_ENDPOINTS_CHECK, names.CLUSTER_IPS_CHECK)),
     ):
-        rules = (*dropped.get(point, ()), *(Rule((IsNew(), Jump(check))) for check in checks))
-        yield Chain(f"filter-{point.value}", rules, Hook(Kind.FILTER, point, FILTER))
+        rules = (*dropped.get(point, ()), *(Rule((_NEW, Jump(check))) for check in checks))
+        yield Chain(f"filter-{point.value}", rules, Hook(point, FILTER))
 
 
 BASE_CHAINS = tuple(chain.name for chain in _base_chains(Options()))

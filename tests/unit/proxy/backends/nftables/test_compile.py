@@ -4,18 +4,19 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
+from kproxy.linux.netfilter.rules import End, Goto, Remember
 from kproxy.model.network import Protocol
 from kproxy.proxy.backends.nftables import names
 from kproxy.proxy.backends.nftables.compile import (
     CountChain,
-    Element,
+    SetElement,
     affinity_chains,
     service_elements,
     shared_objects,
     used_pools,
 )
 from kproxy.proxy.backends.nftables.names import FrontendMaps, PoolRole
-from kproxy.proxy.backends.nftables.rules import Drop, Goto, Remember, Value
+from kproxy.proxy.backends.nftables.rules import Value
 from kproxy.proxy.plan import Exposure, PoolScope, ServicePlan
 from tests.support.plans import frontend, pool, service
 
@@ -78,7 +79,7 @@ def test_nobody_anywhere_is_a_refusal_and_nobody_here_is_silence() -> None:
     nowhere = of(service(frontend(Exposure.NODE_PORT, None, 30080, NOBODY)))
     assert nowhere == {"no-endpoint-nodeports": {(Protocol.TCP, 30080): Goto("reject-chain")}}
     elsewhere = of(service(frontend(Exposure.NODE_PORT, None, 30080, NOBODY_HERE, shortcut=EVERYWHERE)))
-    assert elsewhere["no-endpoint-nodeports"] == {(Protocol.TCP, 30080): Drop()}
+    assert elsewhere["no-endpoint-nodeports"] == {(Protocol.TCP, 30080): End.DROP}
     assert elsewhere["external-nodeports"] == {(Protocol.TCP, 30080): Goto("nodeport-local")}
 
 
@@ -110,8 +111,8 @@ def test_shared_are_the_cluster_ip_local_endpoints_and_chains_for_counts() -> No
     assert len(found) == len(set(found))
     local = ip_address("10.0.0.1")
     assert set(found) == {
-        Element(names.CLUSTER_IPS, (ip_address("10.96.0.1"),)),
-        Element(names.HAIRPIN, (local, local)),
+        SetElement(names.CLUSTER_IPS, (ip_address("10.96.0.1"),)),
+        SetElement(names.HAIRPIN, (local, local)),
         CountChain(FrontendMaps.ADDRESS, PoolRole.POOL, 2),
         CountChain(FrontendMaps.NODE_PORT, PoolRole.SHORTCUT, 2),
     }

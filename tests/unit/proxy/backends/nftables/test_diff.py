@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kproxy.linux.netfilter.rules import Goto
 from kproxy.model.network import Family
 from kproxy.proxy.backends.nftables import names
 from kproxy.proxy.backends.nftables.commands import AddChain, AddElements, AddRules, Command, DeleteElements
@@ -17,7 +18,6 @@ from kproxy.proxy.backends.nftables.compile import assign_numbers
 from kproxy.proxy.backends.nftables.desired_state import DesiredState, desired_state
 from kproxy.proxy.backends.nftables.diff import Leftovers, Rewrite, Update, diff
 from kproxy.proxy.backends.nftables.names import FrontendMaps, PoolRole
-from kproxy.proxy.backends.nftables.rules import Goto
 from kproxy.proxy.backends.nftables.static_rules import Options
 from kproxy.proxy.plan import Exposure, NodePorts, Plan, PlanSettings, ServicePlan
 from kproxy.proxy.plan import make_plan as planned

@@ -4,47 +4,36 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
+from kproxy.linux.netfilter.matches import destination_in, in_interface, of_protocol, one_in, source_in
+from kproxy.linux.netfilter.patterns import FieldName, Prefix
+from kproxy.linux.netfilter.rules import Goto, InSet, Jump, Remember, Rule, Step, Translate
 from kproxy.model.network import Family, Protocol
 from kproxy.proxy.backends.nftables.desired_state import desired_state
 from kproxy.proxy.backends.nftables.diff import Rewrite
 from kproxy.proxy.backends.nftables.names import FrontendMaps, PoolRole
 from kproxy.proxy.backends.nftables.render import Renderer, render_element
-from kproxy.proxy.backends.nftables.rules import (
-    AddressWithin,
-    Constant,
-    Field,
-    Goto,
-    InInterface,
-    InSet,
-    Jump,
-    OfProtocol,
-    OneIn,
-    Remember,
-    Rule,
-    Step,
-    Translate,
-)
+from kproxy.proxy.backends.nftables.rules import constant
 from kproxy.proxy.backends.nftables.static_rules import Options, endpoint_choice_chain
 from kproxy.proxy.plan import DetectByInterfacePrefix, Exposure, MasqueradePolicy
 from tests.support.plans import frontend, plan_of, pool, service
 
-CLIENT = (Field.SOURCE, Constant(7))
+CLIENT = (FieldName.SOURCE, constant(7))
 
 
 @pytest.mark.parametrize(
     ("steps", "text"),
     [
-        ((AddressWithin(Field.SOURCE, ip_network("10.0.0.0/8"), negated=True),), "ip saddr != 10.0.0.0/8"),
-        ((AddressWithin(Field.DESTINATION, ip_network("192.0.2.1/32")),), "ip daddr 192.0.2.1"),
-        ((InInterface("veth*"), Jump("there")), 'iifname "veth*" jump there'),
-        ((InSet((Field.SOURCE,), "known", negated=True),), "ip saddr != @known"),
-        ((OneIn(3), Goto("there")), "numgen random mod 3 0 goto there"),
+        ((source_in(ip_network("10.0.0.0/8"), negated=True),), "ip saddr != 10.0.0.0/8"),
+        ((destination_in(ip_network("192.0.2.1/32")),), "ip daddr 192.0.2.1"),
+        ((in_interface(Prefix("veth")), Jump("there")), 'iifname "veth*" jump there'),
+        ((InSet((FieldName.SOURCE,), "known", negated=True),), "ip saddr != @known"),
+        ((one_in(3), Goto("there")), "numgen random mod 3 0 goto there"),
         (
-            (Remember(CLIENT, "clients", 60),),
+            (Remember("clients", CLIENT, 60),),
             "update @clients { ip saddr . numgen inc mod 1 offset 7 timeout 60s }",
         ),
         (
-            (OfProtocol(Protocol.SCTP), Translate(ip_address("10.0.0.1"), 80)),
+            (of_protocol(Protocol.SCTP), Translate(ip_address("10.0.0.1"), 80)),
             "meta l4proto sctp dnat to 10.0.0.1:80",
         ),
     ],
@@ -58,7 +47,7 @@ def test_a_comment_is_quoted_at_the_end() -> None:
 
 
 def test_ipv6_has_keywords_and_brackets_of_its_own() -> None:
-    rule = Rule((InSet((Field.DESTINATION,), "known"), Translate(ip_address("fd00::1"), 80)))
+    rule = Rule((InSet((FieldName.DESTINATION,), "known"), Translate(ip_address("fd00::1"), 80)))
     assert Renderer(Family.IPV6).rule(rule) == "ip6 daddr @known dnat to [fd00::1]:80"
 
 

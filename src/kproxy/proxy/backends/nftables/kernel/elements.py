@@ -6,25 +6,16 @@ import struct
 from collections.abc import Callable, Iterator
 from ipaddress import IPv4Network, IPv6Network
 
+from kproxy.linux.netfilter.patterns import FieldName
+from kproxy.linux.netfilter.rules import End, Goto, Jump, Verdict
 from kproxy.linux.netlink import attribute, nested
 from kproxy.model.network import Family, Network, Protocol
-from kproxy.proxy.backends.nftables.rules import (
-    Collection,
-    Drop,
-    ElementKey,
-    Field,
-    Goto,
-    Holds,
-    Jump,
-    Key,
-    Part,
-    Value,
-    Verdict,
-)
+from kproxy.proxy.backends.nftables.rules import CollectionDefinition, ElementKey, Holds, Key, Part, Value
 
 NUMBERS = {Protocol.TCP: 6, Protocol.UDP: 17, Protocol.SCTP: 132}
 _PROTOCOLS = {protocol: struct.pack("B3x", number) for protocol, number in NUMBERS.items()}
-_JUMP, _GOTO, _DROP = -3, -4, 0
+_JUMP, _GOTO = -3, -4
+_ENDS = {End.DROP: 0, End.ACCEPT: 1, End.CONTINUE: -1, End.RETURN: -5}
 _KEY, _DATA, _FLAGS, _TIMEOUT, _KEY_END = 1, 2, 3, 4, 10
 _INTERVAL_END = 1
 
@@ -41,7 +32,7 @@ def registers_per_address(family: Family) -> int:
 
 def key_length(key: Key, family: Family) -> int:
     """Length of a key in bytes."""
-    addresses = sum(part in {Field.SOURCE, Field.DESTINATION} for part in key)
+    addresses = sum(part in {FieldName.SOURCE, FieldName.DESTINATION} for part in key)
     return 4 * (addresses * registers_per_address(family) + len(key) - addresses)
 
 
@@ -52,8 +43,8 @@ def verdict_data(value: Verdict) -> bytes:
             return _verdict(_JUMP, chain)
         case Goto(chain):
             return _verdict(_GOTO, chain)
-        case Drop():
-            return _verdict(_DROP)
+        case End():
+            return _verdict(_ENDS[value])
 
 
 def _verdict(code: int, chain: str = "") -> bytes:
@@ -64,7 +55,7 @@ def _verdict(code: int, chain: str = "") -> bytes:
 class ElementEncoder:
     """Encodes elements of one collection, each as list items of ``NFTA_SET_ELEM_LIST_ELEMENTS``."""
 
-    def __init__(self, collection: Collection) -> None:
+    def __init__(self, collection: CollectionDefinition) -> None:
         """Encode all verdicts once, since they are few."""
         self._collection = collection
         self._parts: tuple[Callable[..., bytes], ...] = tuple(map(_part_encoder, collection.key))
@@ -91,7 +82,7 @@ class ElementEncoder:
             packed = address.packed + _port(port)
             return _header(len(packed) + 8, _DATA | _NESTED) + _header(len(packed) + 4, 1) + packed
         found = self._values.get(value)
-        if found is None and isinstance(value, Jump | Goto | Drop):
+        if found is None and isinstance(value, Jump | Goto | End):
             found = self._values[value] = nested(_DATA, verdict_data(value))
         return found or b""
 
@@ -125,11 +116,11 @@ def _timeout(milliseconds: int | None) -> bytes:
 
 def _part_encoder(selector: object) -> Callable[..., bytes]:
     match selector:
-        case Field.SOURCE | Field.DESTINATION:
+        case FieldName.SOURCE | FieldName.DESTINATION:
             return _packed
-        case Field.PROTOCOL:
+        case FieldName.PROTOCOL:
             return _PROTOCOLS.__getitem__
-        case Field.PORT:
+        case FieldName.PORT:
             return _port
         case _:
             return _number

@@ -8,67 +8,64 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
-from kproxy.linux.netlink import attribute, nested
-from kproxy.model.network import Family, Network
-from kproxy.proxy.backends.nftables.kernel.elements import NUMBERS, registers_per_address, verdict_data
-from kproxy.proxy.backends.nftables.rules import (
-    AddressIsLocal,
-    AddressWithin,
-    Constant,
-    Dispatch,
-    Drop,
-    Field,
-    GoesOn,
+from kproxy.linux.netfilter.patterns import (
+    AnyFlag,
+    FieldName,
+    Masked,
+    Pattern,
+    Prefix,
+    RandomNumber,
+    Selector,
+)
+from kproxy.linux.netfilter.rules import (
+    Chance,
+    End,
     Goto,
-    InInterface,
     InSet,
-    IsInvalid,
-    IsNew,
-    IsTranslated,
+    Is,
     Jump,
-    Key,
-    Marked,
+    Look,
     Masquerade,
-    OfProtocol,
-    OneIn,
-    Random,
     Reject,
     Remember,
     Rule,
-    Selector,
     SetMark,
     Step,
-    ToggleMark,
     Translate,
-    TranslateBy,
 )
+from kproxy.linux.netlink import attribute, nested
+from kproxy.model.network import Family, Network, Protocol
+from kproxy.proxy.backends.nftables.kernel.elements import NUMBERS, registers_per_address, verdict_data
+from kproxy.proxy.backends.nftables.rules import Key
 
 _VERDICT_REGISTER, _FIRST_REGISTER = 0, 8
 _NETWORK_HEADER, _TRANSPORT_HEADER = 1, 2
 _OFFSETS = {
-    (Family.IPV4, Field.SOURCE): 12,
-    (Family.IPV4, Field.DESTINATION): 16,
-    (Family.IPV6, Field.SOURCE): 8,
-    (Family.IPV6, Field.DESTINATION): 24,
+    (Family.IPV4, FieldName.SOURCE): 12,
+    (Family.IPV4, FieldName.DESTINATION): 16,
+    (Family.IPV6, FieldName.SOURCE): 8,
+    (Family.IPV6, FieldName.DESTINATION): 24,
 }
 _PORT_OFFSET, _PORT_SIZE = 2, 2
-_TCP_FLAGS_OFFSET, _FIN, _RST = 13, 1, 4
-_META_MARK, _META_IIFNAME, _META_L4PROTO = 3, 6, 16
-_CT_STATE, _CT_STATUS = 0, 2
-_TRACKED: dict[Step, tuple[int, int]] = {
-    IsInvalid(): (_CT_STATE, 0x1),
-    IsNew(): (_CT_STATE, 0x8),
-    IsTranslated(): (_CT_STATUS, 0x20),
+_TCP_FLAGS_OFFSET, _TCP_FLAGS_SIZE = 13, 1
+_META_MARK = 3
+_META = {FieldName.MARK: _META_MARK, FieldName.IN: 6, FieldName.PROTOCOL: 16}
+_CONNTRACK = {FieldName.STATE: 0, FieldName.STATUS: 2}
+_FLAGS = {
+    FieldName.STATE: {"invalid": 0x1, "new": 0x8},
+    FieldName.STATUS: {"dnat": 0x20},
+    FieldName.TCP_FLAGS: {"fin": 0x1, "rst": 0x4},
 }
-_FIB_TYPE, _FIB_FLAGS, _TYPE_LOCAL = 3, {Field.SOURCE: 1, Field.DESTINATION: 2}, 2
+_FIB_TYPE, _FIB_FLAGS = 3, {FieldName.SOURCE_TYPE: 1, FieldName.DESTINATION_TYPE: 2}
+_ADDRESS_TYPES = {"local": 2}
 _EQUAL, _UNEQUAL = 0, 1
 _INTERFACE_NAME_SIZE = 16
 _NAT_DESTINATION, _NAT_PORT_GIVEN, _NAT_RANDOM_FULLY = 1, 0x2, 0x10
 _UNREACHABLE_PORT = {Family.IPV4: 3, Family.IPV6: 4}
 _DYNSET_UPDATE = 1
 _INCREMENTAL, _RANDOM = 0, 1
-_ALL_BITS = 0xFFFF_FFFF
 
 
 def be32(value: int) -> bytes:
@@ -94,104 +91,97 @@ class Expressions:
 
     def _step(self, step: Step) -> Iterator[bytes]:
         match step:
+            case Is((selector,), (pattern,), negated):
+                yield from self._compared(selector, pattern, _UNEQUAL if negated else _EQUAL)
+            case Chance(share):
+                yield _numgen(0, RandomNumber(share.denominator))
+                yield _compare(_EQUAL, native32(0))
             case InSet(key, name, negated):
                 yield from self._load(key)
                 flags = (attribute(5, be32(1)),) if negated else ()
                 yield _expression("lookup", _string(1, name), _register(2), *flags)
-            case Dispatch(key, name):
-                yield from self._load(key)
-                verdict = attribute(3, be32(_VERDICT_REGISTER))
-                yield _expression("lookup", _string(1, name), _register(2), verdict)
-            case TranslateBy() | Translate() | Masquerade():
-                yield from self._nat_statement(step)
-            case Jump() | Goto() | Drop():
-                yield _expression(
-                    "immediate", attribute(1, be32(_VERDICT_REGISTER)), nested(2, verdict_data(step))
-                )
-            case Remember(key, name, seconds):
+            case SetMark(keep, flip):
+                yield self._read(FieldName.MARK)
+                yield _bitwise(native32(keep), native32(flip))
+                yield _expression("meta", attribute(2, be32(_META_MARK)), _register(3))
+            case Remember(name, key, seconds):
                 yield from self._load(key)
                 update, timeout = (
                     attribute(3, be32(_DYNSET_UPDATE)),
-                    attribute(6, struct.pack(">Q", seconds * 1000)),
+                    attribute(6, struct.pack(">Q", (seconds or 0) * 1000)),
                 )
                 yield _expression("dynset", _string(1, name), update, _register(4), timeout)
-            case Reject():
-                code = bytes((_UNREACHABLE_PORT[self.family],))
-                yield _expression("reject", attribute(1, be32(0)), attribute(2, code))
-            case SetMark(bit):
-                yield from _rewrite_mark(_ALL_BITS ^ bit, bit)
-            case ToggleMark(bit):
-                yield from _rewrite_mark(_ALL_BITS, bit)
             case _:
-                yield from self._match(step)
+                yield from self._ending(step)
 
-    def _nat_statement(self, step: TranslateBy | Translate | Masquerade) -> Iterator[bytes]:
+    def _ending(self, step: Step) -> Iterator[bytes]:
         match step:
-            case TranslateBy(key, name):
+            case Look(key, name, translate):
                 yield from self._load(key)
-                yield _expression("lookup", _string(1, name), _register(2), _register(3))
-                yield self._nat()
-            case Translate(address, port):
+                found = _register(3) if translate else attribute(3, be32(_VERDICT_REGISTER))
+                yield _expression("lookup", _string(1, name), _register(2), found)
+                if translate:
+                    yield self._nat()
+            case Translate(IPv4Address() | IPv6Address() as address, int(port)):
                 yield _immediate(0, address.packed)
                 yield _immediate(registers_per_address(self.family), struct.pack(">H", port))
                 yield self._nat(_NAT_PORT_GIVEN)
-            case Masquerade():
+            case Masquerade(random_fully=True):
                 yield _expression("masq", attribute(1, be32(_NAT_RANDOM_FULLY)))
-
-    def _match(self, step: Step) -> Iterator[bytes]:
-        match step:
-            case AddressWithin(field, network, negated):
-                yield from self._within(field, network, _UNEQUAL if negated else _EQUAL)
-            case AddressIsLocal(field):
-                flags = attribute(3, be32(_FIB_FLAGS[field]))
-                yield _expression("fib", _register(1), attribute(2, be32(_FIB_TYPE)), flags)
-                yield _compare(_EQUAL, native32(_TYPE_LOCAL))
-            case InInterface(name, negated):
-                yield _meta(_META_IIFNAME)
-                prefix = name.endswith("*")
-                wanted = name[:-1].encode() if prefix else name.encode().ljust(_INTERFACE_NAME_SIZE, b"\0")
-                yield _compare(_UNEQUAL if negated else _EQUAL, wanted)
-            case OfProtocol(protocol):
-                yield _meta(_META_L4PROTO)
-                yield _compare(_EQUAL, bytes((NUMBERS[protocol],)))
-            case OneIn(count):
-                yield _numgen(0, count, _RANDOM)
-                yield _compare(_EQUAL, native32(0))
-            case GoesOn():
-                yield _payload(_TRANSPORT_HEADER, _TCP_FLAGS_OFFSET, 1)
-                yield _bitwise(bytes((_FIN | _RST,)), bytes(1))
-                yield _compare(_EQUAL, bytes(1))
-            case IsNew() | IsInvalid() | IsTranslated():
-                key, bit = _TRACKED[step]
-                yield _conntrack(key)
-                yield from _has_bit(bit)
-            case Marked(bit):
-                yield _meta(_META_MARK)
-                yield from _has_bit(bit)
+            case Jump() | Goto() | End():
+                yield _expression(
+                    "immediate", attribute(1, be32(_VERDICT_REGISTER)), nested(2, verdict_data(step))
+                )
+            case Reject():
+                code = bytes((_UNREACHABLE_PORT[self.family],))
+                yield _expression("reject", attribute(1, be32(0)), attribute(2, code))
             case _:
                 raise AssertionError(step)
+
+    def _compared(self, selector: Selector, pattern: Pattern, operation: int) -> Iterator[bytes]:
+        match selector, pattern:
+            case ((FieldName.SOURCE | FieldName.DESTINATION), (IPv4Network() | IPv6Network())):
+                yield from self._within(selector, pattern, operation)
+            case FieldName(), AnyFlag(flags):
+                yield self._read(selector)
+                yield from _has_any([_FLAGS[selector][flag] for flag in flags], selector, operation)
+            case Masked(field, mask), int():
+                yield self._read(field)
+                yield _bitwise(native32(mask), native32(0))
+                yield _compare(operation, native32(pattern))
+            case _:
+                yield self._read(selector)
+                yield _compare(operation, _encoded(selector, pattern))
 
     def _load(self, key: Key) -> Iterator[bytes]:
         """Expressions that load a key into registers, from the first on."""
         index = 0
         for part in key:
             yield self._read(part, index)
-            index += registers_per_address(self.family) if part in {Field.SOURCE, Field.DESTINATION} else 1
+            is_address = part in {FieldName.SOURCE, FieldName.DESTINATION}
+            index += registers_per_address(self.family) if is_address else 1
 
-    def _read(self, part: Selector, index: int) -> bytes:
+    def _read(self, part: Selector, index: int = 0) -> bytes:
         match part:
-            case Random(modulus):
-                return _numgen(index, modulus, _RANDOM)
-            case Constant(number):
-                return _numgen(index, 1, _INCREMENTAL, number)
-            case Field.PROTOCOL:
-                return _meta(_META_L4PROTO, index)
-            case Field.PORT:
+            case RandomNumber():
+                return _numgen(index, part)
+            case FieldName.PORT:
                 return _payload(_TRANSPORT_HEADER, _PORT_OFFSET, _PORT_SIZE, index)
-            case Field.SOURCE | Field.DESTINATION:
+            case FieldName.TCP_FLAGS:
+                return _payload(_TRANSPORT_HEADER, _TCP_FLAGS_OFFSET, _TCP_FLAGS_SIZE, index)
+            case FieldName.SOURCE | FieldName.DESTINATION:
                 return _payload(_NETWORK_HEADER, _OFFSETS[self.family, part], self.family.bits // 8, index)
+            case FieldName.STATE | FieldName.STATUS:
+                return _expression("ct", _register(1, index), attribute(2, be32(_CONNTRACK[part])))
+            case FieldName.SOURCE_TYPE | FieldName.DESTINATION_TYPE:
+                flags = attribute(3, be32(_FIB_FLAGS[part]))
+                return _expression("fib", _register(1, index), attribute(2, be32(_FIB_TYPE)), flags)
+            case FieldName.MARK | FieldName.IN | FieldName.PROTOCOL:
+                return _expression("meta", _register(1, index), attribute(2, be32(_META[part])))
+            case _:
+                raise AssertionError(part)
 
-    def _within(self, field: Field, network: Network, operation: int) -> Iterator[bytes]:
+    def _within(self, field: FieldName, network: Network, operation: int) -> Iterator[bytes]:
         """Expressions that match a network, like nft's: whole bytes are loaded and compared, else a mask is applied."""
         offset, prefix = _OFFSETS[self.family, field], network.prefixlen
         if prefix and prefix % 8 == 0:
@@ -214,33 +204,42 @@ class Expressions:
         return _expression("nat", *parts, *([attribute(7, be32(flags))] if flags else []))
 
 
-def _rewrite_mark(mask: int, toggled: int) -> Iterator[bytes]:
-    yield _meta(_META_MARK)
-    yield _bitwise(native32(mask), native32(toggled))
-    yield _expression("meta", attribute(2, be32(_META_MARK)), _register(3))
+def _has_any(bits: list[int], field: FieldName, operation: int) -> Iterator[bytes]:
+    """Expressions that match some of these bits (`_UNEQUAL`: none of them) in the field that is loaded."""
+    one_byte = field is FieldName.TCP_FLAGS
+    mask, nothing = (bytes((sum(bits),)), bytes(1)) if one_byte else (native32(sum(bits)), native32(0))
+    yield _bitwise(mask, nothing)
+    yield _compare(_UNEQUAL if operation == _EQUAL else _EQUAL, nothing)
 
 
-def _has_bit(bit: int) -> Iterator[bytes]:
-    yield _bitwise(native32(bit), native32(0))
-    yield _compare(_UNEQUAL, native32(0))
+def _encoded(selector: Selector, pattern: Pattern) -> bytes:
+    """A value as registers hold it; of a name's beginning its bytes alone."""
+    match selector, pattern:
+        case FieldName.IN, Prefix(text):
+            return text.encode()
+        case FieldName.IN, str():
+            return pattern.encode().ljust(_INTERFACE_NAME_SIZE, b"\0")
+        case FieldName.PROTOCOL, str():
+            return bytes((NUMBERS[Protocol(pattern.upper())],))
+        case ((FieldName.SOURCE_TYPE | FieldName.DESTINATION_TYPE), str()):
+            return native32(_ADDRESS_TYPES[pattern])
+        case _:
+            raise AssertionError((selector, pattern))
 
 
-def _numgen(index: int, modulus: int, kind: int, offset: int = 0) -> bytes:
-    numbers = (attribute(2, be32(modulus)), attribute(3, be32(kind)), attribute(4, be32(offset)))
+def _numgen(index: int, number: RandomNumber) -> bytes:
+    kind = _INCREMENTAL if number.incremental else _RANDOM
+    numbers = (
+        attribute(2, be32(number.modulus)),
+        attribute(3, be32(kind)),
+        attribute(4, be32(number.offset)),
+    )
     return _expression("numgen", _register(1, index), *numbers)
 
 
 def _payload(base: int, offset: int, size: int, index: int = 0) -> bytes:
     where = (attribute(2, be32(base)), attribute(3, be32(offset)), attribute(4, be32(size)))
     return _expression("payload", _register(1, index), *where)
-
-
-def _meta(key: int, index: int = 0) -> bytes:
-    return _expression("meta", _register(1, index), attribute(2, be32(key)))
-
-
-def _conntrack(key: int) -> bytes:
-    return _expression("ct", _register(1), attribute(2, be32(key)))
 
 
 def _compare(operation: int, wanted: bytes) -> bytes:

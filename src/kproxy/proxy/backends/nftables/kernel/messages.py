@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kproxy.linux.netfilter.patterns import FieldName, Selector
+from kproxy.linux.netfilter.rules import Chain, Point, Rule
 from kproxy.linux.netlink import NetlinkFlag, attribute, nested, netfilter_header
 from kproxy.model.network import Family
 from kproxy.proxy.backends.nftables.commands import (
@@ -32,20 +34,7 @@ from kproxy.proxy.backends.nftables.commands import (
 from kproxy.proxy.backends.nftables.kernel import userdata
 from kproxy.proxy.backends.nftables.kernel.elements import ElementEncoder, key_length, registers_per_address
 from kproxy.proxy.backends.nftables.kernel.expressions import Expressions
-from kproxy.proxy.backends.nftables.rules import (
-    TABLE,
-    Chain,
-    Collection,
-    Constant,
-    ElementKey,
-    Field,
-    Holds,
-    HookPoint,
-    Random,
-    Rule,
-    Selector,
-    Value,
-)
+from kproxy.proxy.backends.nftables.rules import TABLE, CollectionDefinition, ElementKey, Holds, Value
 
 NFPROTO = {Family.IPV4: 2, Family.IPV6: 10}
 SUBSYSTEM = 10
@@ -60,11 +49,11 @@ GET_GENERATION = 16
 SET_INTERVAL, SET_MAP, SET_TIMEOUT, SET_EVALUATED, SET_CONCATENATED = 0x4, 0x8, 0x10, 0x20, 0x80
 _VERDICT_SIZE = 16
 _HOOK_NUMBERS = {
-    HookPoint.PREROUTING: 0,
-    HookPoint.INPUT: 1,
-    HookPoint.FORWARD: 2,
-    HookPoint.OUTPUT: 3,
-    HookPoint.POSTROUTING: 4,
+    Point.PREROUTING: 0,
+    Point.INPUT: 1,
+    Point.FORWARD: 2,
+    Point.OUTPUT: 3,
+    Point.POSTROUTING: 4,
 }
 
 
@@ -144,7 +133,7 @@ class Encoder:
         if rule.comment:
             yield attribute(7, userdata.comment_userdata(0, rule.comment))
 
-    def _set(self, collection: Collection) -> Iterator[bytes]:
+    def _set(self, collection: CollectionDefinition) -> Iterator[bytes]:
         self._set_ids += 1
         flags = _set_flags(collection)
         yield attribute(2, encode_string(collection.name))
@@ -168,7 +157,7 @@ class Encoder:
         self,
         kind: int,
         flags: NetlinkFlag,
-        collection: Collection,
+        collection: CollectionDefinition,
         elements: tuple[tuple[ElementKey, Value], ...],
         timeouts: tuple[int, ...],
     ) -> BatchMessage:
@@ -188,12 +177,12 @@ def _chain(chain: Chain) -> Iterator[bytes]:
     if chain.hook is not None:
         number, priority = _HOOK_NUMBERS[chain.hook.point], chain.hook.priority
         yield nested(4, attribute(1, encode_be32(number)), attribute(2, encode_be32(priority)))
-        yield attribute(7, encode_string(chain.hook.kind.value))
+        yield attribute(7, encode_string("nat" if chain.hook.nat else "filter"))
     if chain.comment:
         yield attribute(12, userdata.comment_userdata(0, chain.comment))
 
 
-def _set_flags(collection: Collection) -> int:
+def _set_flags(collection: CollectionDefinition) -> int:
     flags = SET_MAP if collection.holds is not Holds.NOTHING else 0
     if collection.interval:
         flags |= SET_INTERVAL | (SET_CONCATENATED if len(collection.key) > 1 else 0)
@@ -202,7 +191,7 @@ def _set_flags(collection: Collection) -> int:
     return flags
 
 
-def _set_description(collection: Collection, family: Family) -> Iterator[bytes]:
+def _set_description(collection: CollectionDefinition, family: Family) -> Iterator[bytes]:
     """Description of a set: its size, or, for ranges of several parts, the length of each part."""
     if collection.filled_up_to is not None:
         yield attribute(1, encode_be32(collection.filled_up_to))
@@ -213,11 +202,11 @@ def _set_description(collection: Collection, family: Family) -> Iterator[bytes]:
 
 def _part_length(part: Selector, family: Family) -> int:
     match part:
-        case Field.PROTOCOL:
+        case FieldName.PROTOCOL:
             return 1
-        case Field.PORT:
+        case FieldName.PORT:
             return 2
-        case Field.SOURCE | Field.DESTINATION:
+        case FieldName.SOURCE | FieldName.DESTINATION:
             return family.bits // 8
-        case Random() | Constant():
+        case _:
             return 4

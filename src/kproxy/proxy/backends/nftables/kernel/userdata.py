@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import struct
 
+from kproxy.linux.netfilter.patterns import FieldName, RandomNumber, Selector
 from kproxy.model.network import Family
-from kproxy.proxy.backends.nftables.rules import Collection, Constant, Field, Holds, Key, Random, Selector
+from kproxy.proxy.backends.nftables.rules import CollectionDefinition, Holds, Key
 
 _DATATYPE = {Family.IPV4: 7, Family.IPV6: 8}
 _INTEGER, _INET_PROTOCOL, _INET_SERVICE = 4, 12, 13
@@ -21,10 +22,10 @@ _EXPRESSION_CONCATENATION, _EXPRESSION_NUMGEN = 13, 23
 _META_L4PROTO = 16
 _TRANSPORT_HEADER, _TRANSPORT_DESTINATION_PORT = 11, 2
 _ADDRESSES = {
-    (Family.IPV4, Field.SOURCE): (12, 11),
-    (Family.IPV4, Field.DESTINATION): (12, 12),
-    (Family.IPV6, Field.SOURCE): (13, 8),
-    (Family.IPV6, Field.DESTINATION): (13, 9),
+    (Family.IPV4, FieldName.SOURCE): (12, 11),
+    (Family.IPV4, FieldName.DESTINATION): (12, 12),
+    (Family.IPV6, FieldName.SOURCE): (13, 8),
+    (Family.IPV6, FieldName.DESTINATION): (13, 9),
 }
 """Number of the header, and number of the field in it."""
 
@@ -45,14 +46,14 @@ def data_type(holds: Holds, family: Family) -> int:
     return _VERDICT if holds is Holds.VERDICT else _DATATYPE[family] << _TYPE_BITS | _INET_SERVICE
 
 
-def collection_userdata(collection: Collection, family: Family) -> bytes:
+def collection_userdata(collection: CollectionDefinition, family: Family) -> bytes:
     """The user data of a set or map."""
     parts = [_item(_KEY_BYTE_ORDER, _number(_order(collection.key)))]
     if collection.holds is not Holds.NOTHING:
         parts.append(_item(_DATA_BYTE_ORDER, _number(_ORDER_MIXED)))
     parts.append(_item(_KEY_TYPEOF, _typeof(collection.key, family)))
     if collection.holds is not Holds.NOTHING:
-        endpoint = (Field.DESTINATION, Field.PORT)
+        endpoint = (FieldName.DESTINATION, FieldName.PORT)
         held = (
             _typeof(endpoint, family)
             if collection.holds is Holds.ENDPOINT
@@ -72,19 +73,21 @@ def comment_userdata(kind: int, text: str) -> bytes:
 def _order(key: Key) -> int:
     if len(key) > 1:
         return _ORDER_MIXED
-    return _ORDER_HOST if isinstance(key[0], Random | Constant) else _ORDER_NETWORK
+    return _ORDER_HOST if isinstance(key[0], RandomNumber) else _ORDER_NETWORK
 
 
 def _type(part: Selector, family: Family) -> int:
     match part:
-        case Random() | Constant():
+        case RandomNumber():
             return _INTEGER
-        case Field.PROTOCOL:
+        case FieldName.PROTOCOL:
             return _INET_PROTOCOL
-        case Field.PORT:
+        case FieldName.PORT:
             return _INET_SERVICE
-        case Field.SOURCE | Field.DESTINATION:
+        case FieldName.SOURCE | FieldName.DESTINATION:
             return _DATATYPE[family]
+        case _:
+            raise AssertionError(part)
 
 
 def _typeof(key: Key, family: Family) -> bytes:
@@ -96,16 +99,18 @@ def _typeof(key: Key, family: Family) -> bytes:
 
 def _selector(part: Selector, family: Family) -> bytes:
     match part:
-        case Random() | Constant():
-            numbers = (1, part.modulus, 0) if isinstance(part, Random) else (0, 1, part.number)
+        case RandomNumber(modulus, offset, incremental):
+            numbers = int(not incremental), modulus, offset
             data = b"".join(_item(index, _number(number)) for index, number in enumerate(numbers))
             return _expression(_EXPRESSION_NUMGEN, data)
-        case Field.PROTOCOL:
+        case FieldName.PROTOCOL:
             return _expression(_EXPRESSION_META, _item(0, _number(_META_L4PROTO)))
-        case Field.PORT:
+        case FieldName.PORT:
             header, place = _TRANSPORT_HEADER, _TRANSPORT_DESTINATION_PORT
-        case Field.SOURCE | Field.DESTINATION:
+        case FieldName.SOURCE | FieldName.DESTINATION:
             header, place = _ADDRESSES[family, part]
+        case _:
+            raise AssertionError(part)
     return _expression(_EXPRESSION_PAYLOAD, _item(0, _number(header)) + _item(1, _number(place)))
 
 
