@@ -16,7 +16,7 @@ import msgspec
 from kproxy.conformance.binding.lab_objects import node_documents, service_cidr_document
 from kproxy.conformance.case import Profile
 from kproxy.conformance.subjects.configuration import NodeConfiguration, kube_proxy_configuration
-from kproxy.lab import topology
+from kproxy.lab.topology import LAB
 from kproxy.model import api
 from kproxy.model.network import Address, Family
 from kproxy.proxy.daemon.config.load import load_configuration
@@ -40,7 +40,7 @@ _FIRST_LIVE_IP = 16
 _FIRST_POD = 3 << 8
 """Above the pods of the lab's own nodes, 10.244.1.0/24 and 10.244.2.0/24."""
 
-_PODS = topology.CLUSTER_CIDR[_V4].num_addresses - _FIRST_POD - 256
+_PODS = LAB.cluster_cidr[_V4].num_addresses - _FIRST_POD - 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Size:
         size = cls(int(services), int(endpoints))
         if size.services < 1 or not 1 <= size.endpoints <= _PODS:
             raise ValueError(f"{text}: at least 1x1, and at most {_PODS} endpoints")
-        if size.services > (most := topology.SERVICE_CIDR[_V4].num_addresses - _FIRST_CLUSTER_IP - 256):
+        if size.services > (most := LAB.service_cidr[_V4].num_addresses - _FIRST_CLUSTER_IP - 256):
             raise ValueError(f"{text}: the lab's service CIDR has room for {most} Services")
         return size
 
@@ -80,10 +80,10 @@ class Backend:
     @property
     def address(self) -> Address:
         """The pod's address."""
-        return topology.POD_ADDRESS[self.pod][_V4]
+        return LAB.pod_address[self.pod][_V4]
 
 
-BACKENDS = tuple(Backend(pod, port) for pod in topology.PODS[NODE] for port in (9001, 9002))
+BACKENDS = tuple(Backend(pod, port) for pod in LAB.pods[NODE] for port in (9001, 9002))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Live:
     @property
     def cluster_ip(self) -> Address:
         """Its cluster IP, of those that `filler` leaves alone."""
-        return topology.SERVICE_CIDR[_V4][_FIRST_LIVE_IP + self.number]
+        return LAB.service_cidr[_V4][_FIRST_LIVE_IP + self.number]
 
     def service(self) -> Document:
         """Its Service."""
@@ -122,7 +122,7 @@ def filler(size: Size) -> Iterator[Document]:
     """The Services without clients, each with its slice."""
     for number in range(size.services):
         name = _filler_name(number)
-        yield _service(name, topology.SERVICE_CIDR[_V4][_FIRST_CLUSTER_IP + number])
+        yield _service(name, LAB.service_cidr[_V4][_FIRST_CLUSTER_IP + number])
         # pods that come round again come with another port
         turn, place = divmod(number, _PODS // size.endpoints)
         pods = (_pod(place * size.endpoints + k) for k in range(size.endpoints))
@@ -145,8 +145,8 @@ def planned(objects: Iterable[Document], mode: str) -> Plan:
     config = load_configuration(
         kube_proxy_configuration(PROFILE, NodeConfiguration(node=NODE, mode=mode, kubeconfig="none"))
     ).config
-    name = topology.HOSTNAMES[NODE]
-    addresses = topology.local_addresses(NODE, _V4)
+    name = LAB.hostnames[NODE]
+    addresses = LAB.local_addresses(NODE, _V4)
     settings = plan_settings(config, _V4, name, cluster.nodes.get(("", name)), addresses)
     return make_plan(normalise(cluster, _V4), settings)
 
@@ -156,7 +156,7 @@ def _filler_name(number: int) -> str:
 
 
 def _pod(number: int) -> Address:
-    return topology.CLUSTER_CIDR[_V4][_FIRST_POD + number]
+    return LAB.cluster_cidr[_V4][_FIRST_POD + number]
 
 
 def _service(name: str, cluster_ip: Address) -> Document:
@@ -192,7 +192,7 @@ def _slice(name: str, pods: Iterable[Address], port: int) -> Document:
             {
                 "addresses": [str(ip_address(pod))],
                 "conditions": {"ready": True, "serving": True, "terminating": False},
-                "nodeName": topology.HOSTNAMES[NODE],
+                "nodeName": LAB.hostnames[NODE],
             }
             for pod in pods
         ],

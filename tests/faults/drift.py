@@ -10,8 +10,8 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from kproxy.lab import topology
 from kproxy.lab.processes import run_in
+from kproxy.lab.topology import NODES
 from tests.faults.fault import Fault
 from tests.faults.stage import IPTABLES_LEGACY, IPTABLES_NFT, IPVS, NFTABLES, Proxy, Stage
 
@@ -30,7 +30,7 @@ def damage(*commands: str) -> Callable[[Stage], Awaitable[None]]:
         await stage.change()
         await stage.applied()
         tools = {"iptables": f"iptables-{stage.proxy.variant.name.lower()}"}
-        for node in topology.NODES:
+        for node in NODES:
             lock = {"XTABLES_LOCKFILE": str(stage.lock(node))}
             for command in commands:
                 tokens = [tools.get(word, word) for word in command.split()]
@@ -42,7 +42,7 @@ def damage(*commands: str) -> Callable[[Stage], Awaitable[None]]:
 async def repaired(stage: Stage, within: float) -> float:
     """Wait until both nodes have repaired the drift and serve again."""
     started = time.monotonic()
-    while not all(NOTICED in stage.log(node) for node in topology.NODES):
+    while not all(NOTICED in stage.log(node) for node in NODES):
         assert time.monotonic() - started < within, "nobody noticed"
         await asyncio.sleep(0.01)
     await stage.applied()

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from kproxy.conformance.binding.world import RestartProxy
 from kproxy.conformance.testbeds.proxies import API_PORT
-from kproxy.lab import topology
 from kproxy.lab.apiserver import Refuse, ResourceKind, StallRequests
 from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.kernels.current import kernel_here
 from kproxy.lab.processes import run_in
+from kproxy.lab.topology import NODES
 from tests.faults import wire
 from tests.faults.stage import Stage
 from tests.faults.wire import Treatment
@@ -49,7 +49,7 @@ async def down_at_start(stage: Stage) -> None:
     for one in stage.wires.values():
         await one.disconnect()
     before = await stage.rules()
-    await stage.bed.change([RestartProxy(node, ()) for node in topology.NODES])
+    await stage.bed.change([RestartProxy(node, ()) for node in NODES])
     await stage.change()
     await asyncio.sleep(2 * SHORT)
     assert await stage.rules() == before
@@ -59,12 +59,12 @@ async def down_at_start(stage: Stage) -> None:
 
 async def slices_withheld(stage: Stage) -> None:
     """The daemons start and receive Services, but no EndpointSlices (``life.wait-both``)."""
-    before, lists = await stage.rules(), [stage.log(node).count(LISTED) for node in topology.NODES]
+    before, lists = await stage.rules(), [stage.log(node).count(LISTED) for node in NODES]
     with stage.server.faults.during(StallRequests(kinds=frozenset({ResourceKind.ENDPOINT_SLICE}))):
-        await stage.bed.change([RestartProxy(node, ()) for node in topology.NODES])
+        await stage.bed.change([RestartProxy(node, ()) for node in NODES])
         await stage.change()
         await asyncio.sleep(2 * SHORT)
-        assert [stage.log(node).count(LISTED) for node in topology.NODES] == [count + 1 for count in lists]
+        assert [stage.log(node).count(LISTED) for node in NODES] == [count + 1 for count in lists]
         assert await stage.rules() == before
 
 
@@ -84,12 +84,12 @@ def on_the_wire(treatment: Treatment, seconds: float = SHORT) -> Happening:
 async def cable_pulled(stage: Stage) -> None:
     """Packets of the API server vanish, long enough for keepalive to notice."""
     rule = f"add table inet pulled; add chain inet pulled in {{ type filter hook input priority 0; }}; add rule inet pulled in tcp sport {API_PORT} drop"
-    for node in topology.NODES:
+    for node in NODES:
         await run_in(stage.lab.network[node], ("nft", rule))
     await stage.change()
     await asyncio.sleep(40)
     assert await stage.serves_old()
-    for node in topology.NODES:
+    for node in NODES:
         await run_in(stage.lab.network[node], ("nft", "delete", "table", "inet", "pulled"))
 
 
@@ -145,7 +145,7 @@ def killed(times: int, seed: int = 1) -> Happening:
         churning = asyncio.create_task(churn())
         for number in range(times):
             await asyncio.sleep(chance.uniform(0, 1.5))
-            await stage.bed.change([RestartProxy(topology.NODES[number % 2], ())])
+            await stage.bed.change([RestartProxy(NODES[number % 2], ())])
         churning.cancel()
         await asyncio.gather(churning, return_exceptions=True)
         await stage.change()
@@ -155,7 +155,7 @@ def killed(times: int, seed: int = 1) -> Happening:
 
 async def disk_full(stage: Stage) -> None:
     """Fill the file system of the log and of temporary files."""
-    fillings = [stage.disk(node) / "filling" for node in topology.NODES]
+    fillings = [stage.disk(node) / "filling" for node in NODES]
     for path in fillings:
         fill(path)
     for _ in range(20):
@@ -194,7 +194,7 @@ async def clock_jumps(stage: Stage) -> None:
 
 def marked(name: str, stage: Stage) -> list[Path]:
     """The files that make writes fail (`tests.faults.launch`)."""
-    return [stage.folder(node) / name for node in topology.NODES]
+    return [stage.folder(node) / name for node in NODES]
 
 
 async def write_fails_once(stage: Stage) -> None:
@@ -203,11 +203,11 @@ async def write_fails_once(stage: Stage) -> None:
     await stage.change()
     async with asyncio.timeout(BACK):
         await asyncio.to_thread(_failed_everywhere, stage)
-    assert stage.failures() == len(topology.NODES)
+    assert stage.failures() == len(NODES)
 
 
 def _failed_everywhere(stage: Stage) -> None:
-    while stage.failures() < len(topology.NODES):
+    while stage.failures() < len(NODES):
         time.sleep(0.01)
 
 
@@ -217,7 +217,7 @@ async def write_fails_always(stage: Stage) -> None:
     await stage.change()
     await asyncio.sleep(6)
     assert await stage.serves_old()
-    assert stage.failures() > 2 * len(topology.NODES)
+    assert stage.failures() > 2 * len(NODES)
     for path in marked("always", stage):
         path.unlink()
 
@@ -225,7 +225,7 @@ async def write_fails_always(stage: Stage) -> None:
 def lock_held(seconds: float) -> Happening:
     async def happen(stage: Stage) -> None:
         with ExitStack() as stack:
-            for node in topology.NODES:
+            for node in NODES:
                 stack.enter_context(locked(stage.lock(node)))
             await stage.change()
             await asyncio.sleep(seconds)

@@ -21,13 +21,13 @@ from kproxy.conformance.case import DEFAULT, Apply, pods
 from kproxy.conformance.subjects.subject import Subject, load_subject
 from kproxy.conformance.testbeds.netns import NetnsTestbed
 from kproxy.conformance.testbeds.proxies import API_PORT, Proxies
-from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, Sentinel
-from kproxy.lab import topology
+from kproxy.conformance.testbeds.sentinel import Sentinel
 from kproxy.lab.apiserver import ApiServer, ResourceKind
 from kproxy.lab.lab import Lab, open_lab
 from kproxy.lab.namespaces import Namespace
 from kproxy.lab.probes.observation import Answered, ProbeRequest
 from kproxy.lab.processes import Xtables, listen_in, run_in
+from kproxy.lab.topology import LAB, NODES
 from kproxy.model.network import Family
 from tests.faults.wire import LOOPBACK, SERVER_PORT, Wire
 from tests.netns.test_continuity import ROTATION, WEB, steady_case
@@ -142,7 +142,7 @@ class Stage:
         """Wait until both nodes serve the last change in both families; returns the seconds it took."""
         assert self.pending is not None, "a fault must change something meanwhile"
         started = time.monotonic()
-        waiting = set(itertools.product(topology.NODES, Family))
+        waiting = set(itertools.product(NODES, Family))
         while waiting:
             for node, family in tuple(waiting):
                 if await self._served(node, self.pending, family):
@@ -157,7 +157,7 @@ class Stage:
     async def serves_old(self) -> bool:
         """True if no node serves the last change."""
         assert self.pending is not None
-        places = itertools.product(topology.NODES, Family)
+        places = itertools.product(NODES, Family)
         return not any([await self._served(node, self.pending, family) for node, family in places])
 
     async def _served(self, node: str, sentinel: Sentinel, family: Family) -> bool:
@@ -165,7 +165,7 @@ class Stage:
             sender=node, destination=sentinel.cluster_ip(family), port=sentinel.port, patience=0.05
         )
         seen = await self.lab.probe(request)
-        return isinstance(seen, Answered) and seen.who == SENTINEL_POD
+        return isinstance(seen, Answered) and seen.who == LAB.sentinel_pod
 
     async def rules(self) -> list[str]:
         """Rules of the nodes' kernels for IPv4, without counters and entries that packets create."""
@@ -175,7 +175,7 @@ class Stage:
             "nftables": (("nft", "-s", "list", "table", "ip", "kube-proxy"),),
             "ipvs": ((tool,), ("ipset", "save"), ("ip", "-o", "addr", "show", "kube-ipvs0")),
         }[self.proxy.mode]
-        nodes = [self.lab.network[node] for node in topology.NODES]
+        nodes = [self.lab.network[node] for node in NODES]
         return [lasting(await run_in(node, command)) for node in nodes for command in commands]
 
     def folder(self, node: str) -> Path:
@@ -193,7 +193,7 @@ class Stage:
 
     def failures(self) -> int:
         """Number of injected write failures on both nodes."""
-        reported = (self.folder(node) / "failed" for node in topology.NODES)
+        reported = (self.folder(node) / "failed" for node in NODES)
         return sum(len(path.read_text().splitlines()) for path in reported if path.exists())
 
     def log(self, node: str) -> str:
@@ -242,11 +242,11 @@ async def open_stage(
             wires = await connect(lab, server)
             world = World(instance)
             try:
-                for node in topology.NODES:
+                for node in NODES:
                     proxies.start(node)
                 await bed.change(world.apply_step(Apply(WEB)))
                 await bed.settle()
-                watchman = Watchman([lab.network[node] for node in topology.NODES], pause or HEALTH_PAUSE)
+                watchman = Watchman([lab.network[node] for node in NODES], pause or HEALTH_PAUSE)
                 async with asking(bed, instance, probes, pause or RATE) as clients, watching(watchman):
                     yield Stage(
                         proxy, lab, server, bed, wires, directory, clients, watchman, world, sync_period
@@ -259,10 +259,10 @@ async def open_stage(
 
 async def connect(lab: Lab, server: ApiServer) -> dict[str, Wire]:
     """Put a `Wire` between each node and the API server."""
-    await server.listen(listen_in(lab.network[node], LOOPBACK, SERVER_PORT) for node in topology.NODES)
+    await server.listen(listen_in(lab.network[node], LOOPBACK, SERVER_PORT) for node in NODES)
     wires = {
         node: Wire(lab.network[node], API_PORT, f"127.0.0.{number}")
-        for number, node in enumerate(topology.NODES, start=2)
+        for number, node in enumerate(NODES, start=2)
     }
     for wire in wires.values():
         await wire.connect()

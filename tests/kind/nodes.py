@@ -25,12 +25,12 @@ from kproxy.conformance.subjects.subject import Subject, fill_placeholders
 from kproxy.conformance.testbed import HarnessError, SubjectFailed, Testbed
 from kproxy.conformance.testbeds.netns import NetnsTestbed
 from kproxy.conformance.testbeds.proxies import Proxies
-from kproxy.lab import topology
 from kproxy.lab.apiserver import ApiServer
 from kproxy.lab.lab import open_lab
 from kproxy.lab.namespaces import Namespace, process_namespace
 from kproxy.lab.network import Network
 from kproxy.lab.processes import Xtables
+from kproxy.lab.topology import NODES
 
 testcontainers_config.ryuk_disabled = True  # its reaper is an image to be pulled; we remove what we start
 
@@ -194,7 +194,7 @@ def opener(subject: Subject, mode: str, image: str, directory: Path) -> OpenTest
         home.mkdir()
         nodes: dict[str, Node] = {}
         try:
-            for name in topology.NODES:
+            for name in NODES:
                 nodes[name] = start_node(name, image, home)
             async with (
                 open_lab({name: node.namespace for name, node in nodes.items()}) as lab,

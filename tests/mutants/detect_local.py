@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kproxy.lab import topology
+from kproxy.lab.topology import LAB
 from kproxy.model.network import Family
 from kproxy.proxy.backends.xtables.rules import InInterface
 from tests.mutants.mutant import Function, Patch, mutant
@@ -10,7 +10,7 @@ from tests.mutants.patches.iptables import MARK, POOLS, Rules, without
 
 
 def _pods_of_all_nodes(pod_networks: Function) -> Function:
-    everywhere = tuple(topology.CLUSTER_CIDR[family] for family in Family)
+    everywhere = tuple(LAB.cluster_cidr[family] for family in Family)
     return lambda node: everywhere if pod_networks(node) else ()
 
 

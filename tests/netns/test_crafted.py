@@ -5,19 +5,19 @@ from dataclasses import replace
 
 import pytest
 
-from kproxy.lab import topology as t
 from kproxy.lab.captures import packet_marks
 from kproxy.lab.probes import http
 from kproxy.lab.probes.crafted import send_spoofed
 from kproxy.lab.probes.echo import EchoReply, send_ping
 from kproxy.lab.probes.observation import Answered, Icmp, ProbeRequest, Refused, Reset, Silent, Socket
 from kproxy.lab.processes import listen_in
+from kproxy.lab.topology import LAB
 from kproxy.model.network import Address, Family, Protocol
 from tests.netns.conftest import Bench
 
 PATIENCE, QUIET = 2.0, 0.3
 OPEN, VIP_PORT = 8080, 80
-VIP = {family: t.EXTERNAL_IP_RANGE[family][7] for family in Family}
+VIP = {family: LAB.external_ip_range[family][7] for family in Family}
 PORT_UNREACHABLE = {Family.IPV4: (3, 3), Family.IPV6: (1, 4)}
 
 both_families = pytest.mark.parametrize("family", Family)
@@ -29,8 +29,8 @@ def translating(bench: Bench, family: Family, *, masquerade: bool = False) -> Be
     lab, ip = bench.lab, "ip" if family is Family.IPV4 else "ip6"
     for protocol in (Protocol.TCP, Protocol.UDP):
         lab.servers.serve(lab.network["b1"], OPEN, protocol, "b1")
-    to = f"{ip} to {t.POD_ADDRESS['b1'][family]}:{OPEN}" if ip == "ip" else None
-    to = to or f"ip6 to [{t.POD_ADDRESS['b1'][family]}]:{OPEN}"
+    to = f"{ip} to {LAB.pod_address['b1'][family]}:{OPEN}" if ip == "ip" else None
+    to = to or f"ip6 to [{LAB.pod_address['b1'][family]}]:{OPEN}"
     rewrite = "masquerade" if masquerade else "accept"
     rules = f"""
 table {ip} translate {{
@@ -66,7 +66,7 @@ def test_a_packet_with_a_pods_address_from_outside_is_seen_with_that_address(
     bench: Bench, family: Family
 ) -> None:
     translating(bench, family)
-    pod = t.POD_ADDRESS["b2"][family]
+    pod = LAB.pod_address["b2"][family]
     seen = bench.run(send_spoofed(bench.lab, "a", pod, Socket(VIP[family], VIP_PORT), PATIENCE))
     assert isinstance(seen, Answered)
     assert (seen.who, seen.peer.address) == ("b1", pod)
@@ -74,7 +74,7 @@ def test_a_packet_with_a_pods_address_from_outside_is_seen_with_that_address(
 
 def test_a_node_takes_no_packet_from_outside_that_has_its_own_address(bench: Bench) -> None:
     translating(bench, Family.IPV4)
-    own = t.NODE_ADDRESS["a"][Family.IPV4]
+    own = LAB.node_address["a"][Family.IPV4]
     seen = bench.run(send_spoofed(bench.lab, "a", own, Socket(VIP[Family.IPV4], VIP_PORT), QUIET))
     assert isinstance(seen, Silent)
     assert seen.evidence.entered("a")
@@ -89,7 +89,7 @@ def test_a_node_takes_no_packet_from_outside_that_has_its_own_address(bench: Ben
 def test_a_ping_to_an_address_of_nobody_is_answered_beyond_the_node(
     bench: Bench, family: Family, sender: str
 ) -> None:
-    source = t.CLIENT_ADDRESS["a"][family] if sender == "client" else None
+    source = LAB.client_address["a"][family] if sender == "client" else None
     seen, number = bench.run(send_ping(bench.lab, ask(sender, VIP[family], source=source)))
     assert isinstance(seen, EchoReply)
     assert bench.lab.evidence(number).left("a")
@@ -97,7 +97,7 @@ def test_a_ping_to_an_address_of_nobody_is_answered_beyond_the_node(
 
 @both_families
 def test_a_ping_to_the_node_itself_does_not_leave_it(bench: Bench, family: Family) -> None:
-    seen, number = bench.run(send_ping(bench.lab, ask("a1", t.NODE_ADDRESS["a"][family])))
+    seen, number = bench.run(send_ping(bench.lab, ask("a1", LAB.node_address["a"][family])))
     assert isinstance(seen, EchoReply)
     assert bench.lab.evidence(number).entered("a")
     assert not bench.lab.evidence(number).left("a")
@@ -110,7 +110,7 @@ def test_a_refused_ping_is_reported_with_its_code(bench: Bench, family: Family) 
     ip = "ip daddr" if family is Family.IPV4 else "ip6 daddr"
     node.run(("nft", f"add rule inet judge f {ip} {VIP[family]} reject with icmpx port-unreachable"))
     seen, _ = bench.run(send_ping(bench.lab, ask("a1", VIP[family])))
-    gateway = t.POD_GATEWAY["a"][family]
+    gateway = LAB.pod_gateway["a"][family]
     assert seen == Refused(Icmp(family, *PORT_UNREACHABLE[family]), gateway, Socket(VIP[family], 0))
 
 
@@ -173,12 +173,12 @@ def test_a_large_answer_passes_the_narrow_link_only_if_its_error_finds_the_endpo
     endpoint = "b1" if masquerade else "a2"  # whose answers come back through node a
     lab.servers.serve(lab.network[endpoint], OPEN, Protocol.TCP, endpoint)
     ip, own = ("ip", "") if family is Family.IPV4 else ("ip6", "6")
-    to = str(Socket(t.POD_ADDRESS[endpoint][family], OPEN))
+    to = str(Socket(LAB.pod_address[endpoint][family], OPEN))
     rules = f"""
 table {ip} translate {{
   chain prerouting {{
     type nat hook prerouting priority dstnat
-    {ip} daddr {t.NODE_ADDRESS["a"][family]} tcp dport {VIP_PORT} dnat {ip} to {to}
+    {ip} daddr {LAB.node_address["a"][family]} tcp dport {VIP_PORT} dnat {ip} to {to}
   }}
   chain postrouting {{ type nat hook postrouting priority srcnat; tcp dport {OPEN} {"masquerade" if masquerade else "accept"}; }}
   chain deaf {{
@@ -187,8 +187,8 @@ table {ip} translate {{
   }}
 }}"""
     node.run(("nft", "-f", "-"), rules)
-    source = t.REMOTE_ADDRESS["a"][family]
-    request = ask("remote", t.NODE_ADDRESS["a"][family], source=source, size=9000, patience=1.0)
+    source = LAB.remote_address["a"][family]
+    request = ask("remote", LAB.node_address["a"][family], source=source, size=9000, patience=1.0)
     (seen,) = bench.probe(request)
     assert isinstance(seen, Answered if heard else Silent)
 
@@ -231,8 +231,8 @@ table {ip} leaving {{
   }}
 }}"""
     for family, ip, to in (
-        (Family.IPV4, "ip", t.POD_ADDRESS["b1"][Family.IPV4]),
-        (Family.IPV6, "ip6", f"[{t.POD_ADDRESS['b1'][Family.IPV6]}]"),
+        (Family.IPV4, "ip", LAB.pod_address["b1"][Family.IPV4]),
+        (Family.IPV6, "ip6", f"[{LAB.pod_address['b1'][Family.IPV6]}]"),
     )
 }
 
@@ -245,11 +245,11 @@ def test_http_is_answered_refused_or_not_answered(bench: Bench, family: Family) 
             writer.write(b"HTTP/1.0 503 Not now\r\nX-Weight: 0\r\n\r\n{}")
             writer.close()
 
-        listening = listen_in(lab.network["b1"], t.POD_ADDRESS["b1"][family], OPEN)
+        listening = listen_in(lab.network["b1"], LAB.pod_address["b1"][family], OPEN)
         async with await asyncio.start_server(serve, sock=listening):
             return [await http.http_get(lab, ask("a", to, port=port, patience=QUIET)) for to, port in where]
 
-    lab, pod = bench.lab, t.POD_ADDRESS["b1"][family]
+    lab, pod = bench.lab, LAB.pod_address["b1"][family]
     lab.network["b1"].run(("nft", "-f", "-"), SILENCE)
     where = ((pod, OPEN), (pod, OPEN + 1), (pod, OPEN + 2))
     assert bench.run(meet()) == [http.Response(503, b"{}", {"x-weight": "0"}), None, Silent()]

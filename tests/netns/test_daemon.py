@@ -23,10 +23,11 @@ from kproxy.conformance.binding.world import RestartProxy
 from kproxy.conformance.case import DEFAULT, Apply, case, pods
 from kproxy.conformance.subjects.subject import load_subject
 from kproxy.conformance.testbeds.netns import NetnsTestbed, opener
-from kproxy.lab import namespaces, topology
+from kproxy.lab import namespaces
 from kproxy.lab.apiserver import ResourceKind
 from kproxy.lab.namespaces import LabError, Namespace
 from kproxy.lab.processes import Xtables
+from kproxy.lab.topology import LAB, NODES
 from kproxy.linux.host import HostError, Reason
 from kproxy.model.network import Family
 from kproxy.proxy.backends.iptables.kernel import IptablesKernel, Tools, Variant, find_tools, leftovers
@@ -442,7 +443,7 @@ def test_ipvs_mode_is_prepared_where_the_kernel_has_it_and_refused_where_not(nod
 async def switch(bed: NetnsTestbed, mode: str) -> None:
     """Kill one proxy after the other and start it again in another mode; in between nodes run different ones."""
     bed.proxies._mode = mode
-    for node in topology.NODES:
+    for node in NODES:
         await bed.change([RestartProxy(node, ())])
         await bed.settle()
 
@@ -460,10 +461,10 @@ def left(bed: NetnsTestbed, node: str) -> tuple[bool, bool]:
 
 async def eventually_left(bed: NetnsTestbed, expected: tuple[bool, bool]) -> None:
     for _ in range(100):
-        if all(left(bed, node) == expected for node in topology.NODES):
+        if all(left(bed, node) == expected for node in NODES):
             return
         await asyncio.sleep(0.1)
-    assert {node: left(bed, node) for node in topology.NODES} == dict.fromkeys(topology.NODES, expected)
+    assert {node: left(bed, node) for node in NODES} == dict.fromkeys(NODES, expected)
 
 
 @pytest.mark.parametrize("variant", list(Xtables))
@@ -471,7 +472,7 @@ def test_no_connection_is_lost_when_nodes_change_their_mode(variant: Xtables) ->
     async def there_and_back() -> None:
         async with busy_lab("iptables", variant) as (bed, world, clients):
             await clients.connect(20)
-            assert all(left(bed, node) == (True, False) for node in topology.NODES)
+            assert all(left(bed, node) == (True, False) for node in NODES)
             await switch(bed, "nftables")
             await eventually_left(bed, (False, True))
             await bed.change(world.apply_step(Apply(WEB.replace(backends=pods("b1", "b2")))))
@@ -494,7 +495,7 @@ def events(bed: NetnsTestbed) -> set[tuple[str, str, str]]:
 def test_a_daemon_announces_itself_and_leaves_its_rules_when_it_is_stopped() -> None:
     async def life() -> None:
         async with busy_lab("iptables", Xtables.NFT) as (bed, _, clients):
-            assert events(bed) == {(name, "Normal", "Starting") for name in topology.HOSTNAMES.values()}
+            assert events(bed) == {(name, "Normal", "Starting") for name in LAB.hostnames.values()}
             (stopped,) = bed.proxies._running.pop("a")
             stopped.signal(signal.SIGTERM)
             assert await asyncio.wait_for(stopped.wait(), 10) == 0
@@ -513,7 +514,7 @@ def test_a_daemon_that_detects_by_its_nodes_networks_ends_when_they_change() -> 
         async with opener(load_subject("kproxy"), "iptables", Xtables.NFT)(profile, [instance]) as bed:
             assert isinstance(bed, NetnsTestbed)
             await bed.settle()
-            name = topology.HOSTNAMES["a"]
+            name = LAB.hostnames["a"]
             nodes = bed.server.store.documents(ResourceKind.NODE)
             (document,) = (node for node in nodes if node["metadata"]["name"] == name)
             bed.server.store.put(

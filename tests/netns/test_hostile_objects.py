@@ -10,9 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from kproxy.conformance.binding.lab_objects import node_documents
-from kproxy.lab import namespaces, topology
+from kproxy.lab import namespaces
 from kproxy.lab.namespaces import Namespace
 from kproxy.lab.probes.observation import Answered, ProbeRequest
+from kproxy.lab.topology import LAB
 from kproxy.linux import host
 from kproxy.model.api import MAX_NAME_LENGTH
 from kproxy.model.network import Family, Protocol
@@ -145,7 +146,7 @@ def hostile_slice(spell: str, place: str, number: int) -> Document:
 
 def hostile_node() -> Document:
     """The daemon's own, with every spell for an address, and for networks of pods."""
-    name = topology.HOSTNAMES["a"]
+    name = LAB.hostnames["a"]
     (document,) = (each for each in node_documents() if each["metadata"]["name"] == name)
     document["status"]["addresses"] += [{"type": "InternalIP", "address": spell} for spell in SPELLS]
     document["spec"]["podCIDRs"] += SPELLS
@@ -174,7 +175,7 @@ async def flood(mode: str) -> None:
         on.put(balanced(), endpoints("a1"))
         await on.answers(200)
         requested = ProbeRequest(
-            sender="client", destination=topology.NODE_ADDRESS["a"][Family.IPV4], port=30001, patience=3.0
+            sender="client", destination=LAB.node_address["a"][Family.IPV4], port=30001, patience=3.0
         )
         documents = list(hostile_documents())
         sending = asyncio.create_task(post(on, documents))

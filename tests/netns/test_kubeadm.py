@@ -14,8 +14,8 @@ import ssl
 import sys
 from pathlib import Path
 
-from kproxy.lab import topology
 from kproxy.lab.processes import listen_in, spawn
+from kproxy.lab.topology import LAB
 from tests.netns.test_daemon_api import ADDRESS, PORT, Stage, stage
 from tests.netns.test_ports import HEALTH_PORT, METRICS_PORT, fetch
 from tests.support import kubeadm
@@ -71,7 +71,7 @@ def of_the_machine(folder: Path) -> dict[str, Path]:
 def start(made: Stage, mounts: dict[str, Path]) -> None:
     """The DaemonSet's container on node a."""
     pairs = [word for place, source in mounts.items() for word in (str(source), place)]
-    program = [sys.executable, "-m", "kproxy", "run", *kubeadm.arguments(topology.HOSTNAMES["a"])]
+    program = [sys.executable, "-m", "kproxy", "run", *kubeadm.arguments(LAB.hostnames["a"])]
     arguments = [
         "unshare",
         "--mount",

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kproxy.lab import topology as t
-from kproxy.lab import wiring
 from kproxy.lab.network import build_network
 from kproxy.lab.probes.crafted import Martian, send_martian, send_out_of_window
 from kproxy.lab.probes.observation import (
@@ -36,6 +34,7 @@ from kproxy.lab.probes.observation import (
     Unsupported,
 )
 from kproxy.lab.processes import Xtables, listen_in, run_in, spawn, xtables_directory
+from kproxy.lab.topology import ELSEWHERE, LAB, NODES, UPLINK
 from kproxy.model.network import Address, Family, Protocol
 from tests.support.waiting import eventually
 
@@ -73,8 +72,8 @@ table inet judge {{
   chain forward {{ type filter hook forward priority 0; meta l4proto {{ tcp, udp, sctp }} jump verdict; }}
   chain output {{ type filter hook output priority 0; meta l4proto {{ tcp, udp, sctp }} jump verdict; }}
   chain translate {{
-    ip daddr {VIP[V4]} th dport {KEPT}-{TRANSLATED_REJECTED} dnat ip to {t.POD_ADDRESS["b1"][V4]}
-    ip6 daddr {VIP[V6]} th dport {KEPT}-{TRANSLATED_REJECTED} dnat ip6 to {t.POD_ADDRESS["b1"][V6]}
+    ip daddr {VIP[V4]} th dport {KEPT}-{TRANSLATED_REJECTED} dnat ip to {LAB.pod_address["b1"][V4]}
+    ip6 daddr {VIP[V6]} th dport {KEPT}-{TRANSLATED_REJECTED} dnat ip6 to {LAB.pod_address["b1"][V6]}
   }}
   chain prerouting {{ type nat hook prerouting priority -100; meta l4proto {{ tcp, udp, sctp }} jump translate; }}
   chain nat_output {{ type nat hook output priority -100; meta l4proto {{ tcp, udp, sctp }} jump translate; }}
@@ -121,17 +120,17 @@ def answered(observation: Observation) -> Answered:
 def test_a_pod_reaches_a_pod_of_another_node_with_its_own_address(
     served: Bench, family: Family, protocol: Protocol
 ) -> None:
-    pod = t.POD_ADDRESS["b1"][family]
+    pod = LAB.pod_address["b1"][family]
     seen = answered(one(served, ask("a1", pod, protocol=protocol)))
     assert (seen.who, seen.at) == ("b1", Socket(pod, OPEN))
     assert seen.peer == seen.own
-    assert seen.own.address == t.POD_ADDRESS["a1"][family]
+    assert seen.own.address == LAB.pod_address["a1"][family]
 
 
 @both_families
 def test_clients_reach_pods_and_see_nodes_on_both_networks(served: Bench, family: Family) -> None:
-    to = [t.POD_ADDRESS["b1"], t.NODE_ADDRESS["b"], t.SECOND_ADDRESS["b"]]
-    senders = [("client", t.CLIENT_ADDRESS["a"]), ("remote", t.REMOTE_ADDRESS["a"])]
+    to = [LAB.pod_address["b1"], LAB.node_address["b"], LAB.second_address["b"]]
+    senders = [("client", LAB.client_address["a"]), ("remote", LAB.remote_address["a"])]
     requests = [ask(s, d[family], source=own[family]) for s, own in senders for d in to]
     seen = [answered(observation) for observation in served.probe(*requests)]
     assert [s.who for s in seen] == ["b1", "b", "b"] * 2
@@ -140,18 +139,18 @@ def test_clients_reach_pods_and_see_nodes_on_both_networks(served: Bench, family
 
 @both_families
 @both_protocols
-@pytest.mark.parametrize("node", t.NODES)
+@pytest.mark.parametrize("node", NODES)
 @pytest.mark.parametrize("sender", ["client", "remote"])
 def test_an_outside_clients_address_chooses_the_node_and_what_it_lets_through_is_answered_elsewhere(
     served: Bench, family: Family, protocol: Protocol, node: str, sender: str
 ) -> None:
-    source = {"client": t.CLIENT_ADDRESS, "remote": t.REMOTE_ADDRESS}[sender][node][family]
+    source = {"client": LAB.client_address, "remote": LAB.remote_address}[sender][node][family]
     traced = served.run(served.lab.trace(ask(sender, VIP[family], 80, protocol, source=source)))
-    assert answered(traced.observation).who == wiring.ELSEWHERE
+    assert answered(traced.observation).who == ELSEWHERE
     assert answered(traced.observation).peer.address == source
-    assert [n for n in t.NODES if traced.evidence.entered(n)] == [node]
+    assert [n for n in NODES if traced.evidence.entered(n)] == [node]
     (leaving,) = traced.evidence.left(node)
-    assert leaving.interface == t.UPLINK
+    assert leaving.interface == UPLINK
     assert leaving.destination == Socket(VIP[family], 80)
 
 
@@ -161,13 +160,13 @@ def test_an_outside_clients_address_chooses_the_node_and_what_it_lets_through_is
 def test_what_a_node_does_not_claim_for_itself_or_its_pods_is_answered_elsewhere(
     served: Bench, family: Family, protocol: Protocol, sender: str
 ) -> None:
-    assert answered(one(served, ask(sender, VIP[family], 80, protocol))).who == wiring.ELSEWHERE
+    assert answered(one(served, ask(sender, VIP[family], 80, protocol))).who == ELSEWHERE
 
 
 @both_families
 @both_protocols
 def test_every_byte_of_a_large_exchange_comes_back(served: Bench, family: Family, protocol: Protocol) -> None:
-    request = ask("a1", t.POD_ADDRESS["b1"][family], protocol=protocol, size=9000, patience=2)
+    request = ask("a1", LAB.pod_address["b1"][family], protocol=protocol, size=9000, patience=2)
     assert answered(one(served, request)).who == "b1"
 
 
@@ -179,11 +178,11 @@ class From:
     """A vantage behind, or on, the judging node, and who signs that node's rejections to it."""
 
     sender: str
-    judge: dict[Family, Address]
+    judge: Mapping[Family, Address]
 
 
-POD = From("a1", t.POD_GATEWAY["a"])
-NODE = From("a", t.NODE_ADDRESS["a"])
+POD = From("a1", LAB.pod_gateway["a"])
+NODE = From("a", LAB.node_address["a"])
 VANTAGES = pytest.mark.parametrize("vantage", [POD, NODE], ids=["forwarded", "own output"])
 
 
@@ -203,10 +202,10 @@ def test_a_rejection_tells_type_code_and_sender(
     v6: tuple[int, int],
 ) -> None:
     began = time.perf_counter()
-    seen = one(served, ask(vantage.sender, t.POD_ADDRESS["b1"][family], port, protocol))
+    seen = one(served, ask(vantage.sender, LAB.pod_address["b1"][family], port, protocol))
     code = v4 if family is V4 else v6
     assert seen == Refused(
-        Icmp(family, *code), vantage.judge[family], Socket(t.POD_ADDRESS["b1"][family], port)
+        Icmp(family, *code), vantage.judge[family], Socket(LAB.pod_address["b1"][family], port)
     )
     assert time.perf_counter() - began < PATIENCE
 
@@ -214,13 +213,13 @@ def test_a_rejection_tells_type_code_and_sender(
 @both_families
 @VANTAGES
 def test_a_reset_is_not_a_rejection(served: Bench, family: Family, vantage: From) -> None:
-    pod = t.POD_ADDRESS["b1"][family]
+    pod = LAB.pod_address["b1"][family]
     assert served.probe(ask(vantage.sender, pod, RST), ask(vantage.sender, pod, CLOSED)) == [Reset(), Reset()]
 
 
 @both_families
 def test_a_closed_udp_port_is_refused_by_its_owner(served: Bench, family: Family) -> None:
-    pod = t.POD_ADDRESS["b1"][family]
+    pod = LAB.pod_address["b1"][family]
     seen = one(served, ask("a1", pod, CLOSED, UDP))
     assert seen == Refused(Icmp(family, *((3, 3) if family is V4 else (1, 4))), pod, Socket(pod, CLOSED))
 
@@ -230,7 +229,7 @@ def test_a_closed_udp_port_is_refused_by_its_owner(served: Bench, family: Family
 def test_a_drop_is_silence_with_proof_of_where_it_ended(
     served: Bench, family: Family, protocol: Protocol
 ) -> None:
-    seen = one(served, ask("a1", t.POD_ADDRESS["b1"][family], DROPPED, protocol))
+    seen = one(served, ask("a1", LAB.pod_address["b1"][family], DROPPED, protocol))
     assert isinstance(seen, Silent)
     assert seen.evidence.entered("a")
     assert not seen.evidence.left("a")
@@ -240,7 +239,7 @@ def test_a_drop_is_silence_with_proof_of_where_it_ended(
 
 @both_families
 def test_a_drop_in_the_senders_own_output_is_silence_too(served: Bench, family: Family) -> None:
-    pod = t.POD_ADDRESS["b1"][family]
+    pod = LAB.pod_address["b1"][family]
     tcp, udp = served.probe(ask("a", pod, DROPPED, TCP), ask("a", pod, DROPPED, UDP))
     assert isinstance(tcp, Silent)
     assert tcp.evidence.sightings == ()
@@ -258,7 +257,7 @@ def test_a_missing_route_is_an_error_of_the_sender(bench: Bench, protocol: Proto
 def test_an_answer_that_gets_lost_is_distinguished_from_a_request_that_does(
     served: Bench, family: Family, protocol: Protocol
 ) -> None:
-    seen = one(served, ask("a1", t.POD_ADDRESS["b1"][family], MUTE, protocol))
+    seen = one(served, ask("a1", LAB.pod_address["b1"][family], MUTE, protocol))
     assert isinstance(seen, Silent)
     assert seen.evidence.entered("b1")
     assert seen.endpoint_saw is (protocol is UDP)
@@ -266,7 +265,7 @@ def test_an_answer_that_gets_lost_is_distinguished_from_a_request_that_does(
 
 @both_families
 def test_sctp_is_distinguished_likewise_or_declared_missing(served: Bench, family: Family) -> None:
-    lab, pod = served.lab, t.POD_ADDRESS["b1"][family]
+    lab, pod = served.lab, LAB.pod_address["b1"][family]
     try:
         lab.servers.serve(lab.network["b1"], OPEN, SCTP, "b1", (pod,))
     except OSError:
@@ -277,7 +276,7 @@ def test_sctp_is_distinguished_likewise_or_declared_missing(served: Bench, famil
     assert answered(open_).who == "b1"
     assert closed == Reset()
     assert rejected == Refused(
-        Icmp(family, *((3, 3) if family is V4 else (1, 4))), t.POD_GATEWAY["a"][family], Socket(pod, PORT)
+        Icmp(family, *((3, 3) if family is V4 else (1, 4))), LAB.pod_gateway["a"][family], Socket(pod, PORT)
     )
     assert isinstance(dropped, Silent)
     assert dropped.evidence.entered("a")
@@ -293,7 +292,7 @@ def test_a_translated_probe_names_its_endpoint_and_the_source_that_was_kept(
     served: Bench, family: Family, protocol: Protocol
 ) -> None:
     seen = answered(one(served, ask("a1", VIP[family], KEPT, protocol)))
-    assert (seen.who, seen.at) == ("b1", Socket(t.POD_ADDRESS["b1"][family], KEPT))
+    assert (seen.who, seen.at) == ("b1", Socket(LAB.pod_address["b1"][family], KEPT))
     assert seen.peer == seen.own
 
 
@@ -303,13 +302,13 @@ def test_a_translated_probe_names_its_endpoint_and_the_source_that_was_kept(
 def test_a_masqueraded_probe_shows_the_nodes_address_and_is_followed_through_translation(
     served: Bench, family: Family, protocol: Protocol, sender: str
 ) -> None:
-    source = t.CLIENT_ADDRESS["a"][family] if sender == "client" else None
+    source = LAB.client_address["a"][family] if sender == "client" else None
     request = ask(sender, VIP[family], MASQUERADED, protocol, source=source)
     traced = served.run(served.lab.trace(request))
-    assert answered(traced.observation).peer.address == t.NODE_ADDRESS["a"][family]
+    assert answered(traced.observation).peer.address == LAB.node_address["a"][family]
     (leaving,) = traced.evidence.left("a")
-    assert leaving.source.address == t.NODE_ADDRESS["a"][family]
-    assert leaving.destination == Socket(t.POD_ADDRESS["b1"][family], MASQUERADED)
+    assert leaving.source.address == LAB.node_address["a"][family]
+    assert leaving.destination == Socket(LAB.pod_address["b1"][family], MASQUERADED)
 
 
 @both_families
@@ -329,7 +328,7 @@ def test_a_rejection_after_translation_is_recognised(
 @both_protocols
 def test_a_held_flow_keeps_its_port_and_its_endpoint(served: Bench, protocol: Protocol) -> None:
     async def exchanges() -> list[Observation]:
-        flow, first = await served.lab.open_flow(ask("a1", t.POD_ADDRESS["b1"][V4], protocol=protocol))
+        flow, first = await served.lab.open_flow(ask("a1", LAB.pod_address["b1"][V4], protocol=protocol))
         assert flow is not None
         later = [await flow.exchange(PATIENCE) for _ in range(3)]
         flow.close()
@@ -341,7 +340,7 @@ def test_a_held_flow_keeps_its_port_and_its_endpoint(served: Bench, protocol: Pr
 
 
 def test_a_fixed_source_port_can_be_used_again_at_once(served: Bench) -> None:
-    request = ask("a1", t.POD_ADDRESS["b1"][V4], source_port=23456)
+    request = ask("a1", LAB.pod_address["b1"][V4], source_port=23456)
     assert [answered(one(served, request)).peer.port for _ in range(3)] == [23456] * 3
 
 
@@ -351,7 +350,7 @@ def test_a_loop_that_is_kept_busy_is_not_taken_for_silence(served: Bench, protoc
 
     async def kept_busy() -> Observation:
         requested = asyncio.ensure_future(
-            served.lab.probe(ask("a1", t.POD_ADDRESS["b1"][V4], protocol=protocol))
+            served.lab.probe(ask("a1", LAB.pod_address["b1"][V4], protocol=protocol))
         )
         while not requested.done():
             time.sleep(PATIENCE / 2)  # noqa: ASYNC251 (that is the point)
@@ -363,13 +362,13 @@ def test_a_loop_that_is_kept_busy_is_not_taken_for_silence(served: Bench, protoc
 
 @both_protocols
 def test_no_two_probes_of_a_sender_have_one_source_port(served: Bench, protocol: Protocol) -> None:
-    request = ask("a1", t.POD_ADDRESS["b1"][V4], protocol=protocol)
+    request = ask("a1", LAB.pod_address["b1"][V4], protocol=protocol)
     ports = [answered(one(served, request)).peer.port for _ in range(50)]
     assert len(set(ports)) == 50
 
 
 def test_a_port_that_is_taken_is_passed_over(served: Bench) -> None:
-    request = ask("a1", t.POD_ADDRESS["b1"][V4])
+    request = ask("a1", LAB.pod_address["b1"][V4])
     first = answered(one(served, request)).peer.port
     taken = served.lab.network["a1"].socket(socket.AF_INET, socket.SOCK_STREAM)
     with taken:
@@ -381,10 +380,10 @@ def test_a_port_that_is_taken_is_passed_over(served: Bench) -> None:
 def test_flows_that_say_so_share_a_source_port(served: Bench, protocol: Protocol) -> None:
     async def two() -> list[Answered]:
         served.lab.servers.serve(served.lab.network["b2"], OPEN, protocol, "b2")
-        request = replace(ask("a1", t.POD_ADDRESS["b1"][V4], protocol=protocol), shares_port=True)
+        request = replace(ask("a1", LAB.pod_address["b1"][V4], protocol=protocol), shares_port=True)
         flow, first = await served.lab.open_flow(request)
         assert flow is not None
-        other = replace(request, destination=t.POD_ADDRESS["b2"][V4], source_port=flow.own.port)
+        other = replace(request, destination=LAB.pod_address["b2"][V4], source_port=flow.own.port)
         _, second = await served.lab.open_flow(other)
         return [answered(first), answered(second), answered(await flow.exchange(PATIENCE))]
 
@@ -404,7 +403,7 @@ def test_an_out_of_window_segment_kills_the_flow_unless_invalid_packets_are_drop
     lab, node = bench.lab, bench.lab.network["a"]
     lab.servers.serve(lab.network["b1"], OPEN, TCP, "b1")
     dnat = ("-d", str(VIP[family]), "-p", "tcp", "--dport", "80", "-j", "DNAT")
-    target = str(Socket(t.POD_ADDRESS["b1"][family], OPEN))
+    target = str(Socket(LAB.pod_address["b1"][family], OPEN))
     node.run((iptables, "-t", "nat", "-A", "PREROUTING", *dnat, "--to-destination", target))
     if dropping:
         node.run((iptables, "-A", "FORWARD", "-m", "conntrack", "--ctstate", "INVALID", "-j", "DROP"))
@@ -425,7 +424,7 @@ def test_a_martian_reaches_a_loopback_daemon_only_when_the_kernel_is_set_to_rout
     bench: Bench, protocol: Protocol
 ) -> None:
     lab, node = bench.lab, bench.lab.network["a"]
-    daemon, client = Socket(LOOPBACK[V4], 7000), t.CLIENT_ADDRESS["a"][V4]
+    daemon, client = Socket(LOOPBACK[V4], 7000), LAB.client_address["a"][V4]
     lab.servers.serve(node, daemon.port, protocol, "loopback:a", (daemon.address,))
     assert bench.run(send_martian(lab, "a", client, daemon, protocol, PATIENCE)) == Martian(delivered=False)
     node.set({"ipv4/conf/all/route_localnet": "1"})
@@ -488,7 +487,7 @@ def test_a_listening_socket_inside_a_node_serves_the_node(bench: Bench) -> None:
 def test_five_hundred_probes_at_once_all_come_back_in_time(served: Bench) -> None:
     senders = ("a1", "a2", "a3", "client", "remote", "b2")
     requests = [
-        ask(senders[k % len(senders)], t.POD_ADDRESS["b1"][family], protocol=protocol, patience=5)
+        ask(senders[k % len(senders)], LAB.pod_address["b1"][family], protocol=protocol, patience=5)
         for family in Family
         for protocol in (TCP, UDP)
         for k in range(125)
@@ -518,7 +517,7 @@ def test_the_machines_own_namespace_is_left_exactly_as_it_was() -> None:
     before = _home()
     with build_network() as network:
         assert _home() == before
-        assert network["a"].run(("ip", "-br", "link")).count("veth-") == len(t.PODS["a"])
+        assert network["a"].run(("ip", "-br", "link")).count("veth-") == len(LAB.pods["a"])
     assert _home() == before
 
 

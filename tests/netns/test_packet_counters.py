@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from kproxy.lab import namespaces, topology
+from kproxy.lab import namespaces
 from kproxy.lab.probes.observation import Answered, ProbeRequest
+from kproxy.lab.topology import LAB
 from kproxy.linux import host
 from kproxy.linux.host import HostError
 from kproxy.model.network import Family, Protocol
@@ -108,12 +109,12 @@ def test_packets_to_node_ports_of_loopback_and_invalid_ones_are_counted() -> Non
             await on.answers(200)
             before = await on.metrics()
             assert before[LOCALHOST, NOTHING] == 0
-            node = topology.NODE_ADDRESS["a"][Family.IPV4]
+            node = LAB.node_address["a"][Family.IPV4]
             for sender, destination in (("a", LOOPBACK), ("client", node)):
                 requested = ProbeRequest(sender=sender, destination=destination, port=30001, patience=3.0)
                 assert isinstance(await on.lab.probe(requested), Answered)
             for _ in range(MANY):
-                send_without_flags(on.lab.network["client"], topology.POD_ADDRESS["a1"][Family.IPV4])
+                send_without_flags(on.lab.network["client"], LAB.pod_address["a1"][Family.IPV4])
             after = await on.metrics()
             assert after[LOCALHOST, NOTHING] == 1
             # the last segments of closed connections of the node may be invalid too

@@ -27,17 +27,17 @@ from prometheus_client.parser import text_string_to_metric_families
 from kproxy.conformance.binding.lab_objects import node_documents, service_cidr_document
 from kproxy.conformance.case import DEFAULT
 from kproxy.conformance.subjects.configuration import NodeConfiguration, kube_proxy_configuration
-from kproxy.lab import topology
 from kproxy.lab.apiserver import ApiServer, ResourceKind, kubeconfig
 from kproxy.lab.lab import Lab, open_lab
 from kproxy.lab.namespaces import Namespace
 from kproxy.lab.probes.observation import Answered, ProbeRequest
 from kproxy.lab.processes import Process, Xtables, listen_in, run_in, spawn, xtables_directory
+from kproxy.lab.topology import LAB
 from kproxy.model.network import Address, Family, Protocol
 
 API_PORT, HEALTH_PORT, METRICS_PORT = 6443, 10256, 10249
 CHECK_PORT, OTHER_CHECK_PORT = 31000, 31001
-LOOPBACK = topology.local_addresses("a", Family.IPV4)[-1]
+LOOPBACK = LAB.local_addresses("a", Family.IPV4)[-1]
 MODES = ("iptables", "nftables")
 WITHIN = 30.0
 """Seconds a change may take to show; on an idle machine it is some 0.05 s."""
@@ -82,7 +82,7 @@ class Stage:
         self, family: Family = Family.IPV4, port: int = CHECK_PORT, path: str = "/"
     ) -> Reply | None:
         """What the load balancer is told; None where nobody listens, or where that ends just now (reset)."""
-        client, address = self.lab.network["client"], topology.NODE_ADDRESS["a"][family]
+        client, address = self.lab.network["client"], LAB.node_address["a"][family]
         try:
             return await asyncio.to_thread(fetch, client, address, port, path)
         except (ConnectionRefusedError, ConnectionResetError):
@@ -233,8 +233,8 @@ def endpoints(
         "addressType": family.value,
         "endpoints": [
             {
-                "addresses": [str(topology.POD_ADDRESS[pod][family])],
-                "nodeName": topology.HOSTNAMES[topology.node_of(pod)],
+                "addresses": [str(LAB.pod_address[pod][family])],
+                "nodeName": LAB.hostnames[LAB.node_of(pod)],
                 "conditions": {"ready": True, **conditions},
             }
             for pod in pods
@@ -288,10 +288,10 @@ def test_iptables_mode_lets_probes_in_whatever_the_policy_of_input() -> None:
             node = on.lab.network["a"]
             for rule in ("-A INPUT -i lo -j ACCEPT", "-P INPUT DROP"):
                 node.run(["iptables-nft", *rule.split()])
-            control = listen_in(node, topology.NODE_ADDRESS["a"][Family.IPV4], 8888)
+            control = listen_in(node, LAB.node_address["a"][Family.IPV4], 8888)
             with control, pytest.raises(TimeoutError):
                 await asyncio.to_thread(
-                    fetch, on.lab.network["client"], topology.NODE_ADDRESS["a"][Family.IPV4], 8888, "/", 0.5
+                    fetch, on.lab.network["client"], LAB.node_address["a"][Family.IPV4], 8888, "/", 0.5
                 )
             on.put(balanced(), endpoints("a1"))
             await on.becomes(lambda: _reached(on))
@@ -310,7 +310,7 @@ def test_a_port_that_is_taken_costs_no_other_service_is_reported_and_had_once_it
     async def compete() -> None:
         async with stage("nftables") as on:
             node = on.lab.network["a"]
-            taken = listen_in(node, topology.NODE_ADDRESS["a"][Family.IPV4], CHECK_PORT)
+            taken = listen_in(node, LAB.node_address["a"][Family.IPV4], CHECK_PORT)
             with taken:
                 on.put(balanced(), endpoints("a1"))
                 on.put(balanced(port=OTHER_CHECK_PORT, name="two", number=2), endpoints("a1", name="two"))
@@ -333,10 +333,10 @@ async def _event(on: Stage, reason: str, name: str) -> bool:
 @pytest.mark.parametrize("mode", MODES)
 def test_probes_are_answered_at_the_configured_node_port_addresses_only(mode: str) -> None:
     async def ask_both() -> None:
-        second = str(topology.SECOND_NETWORK[Family.IPV4])
+        second = str(LAB.second_network[Family.IPV4])
         async with stage(mode, nodePortAddresses=[second]) as on:
             on.put(balanced(), endpoints("a1"))
-            address = topology.SECOND_ADDRESS["a"][Family.IPV4]
+            address = LAB.second_address["a"][Family.IPV4]
 
             async def there() -> bool:
                 try:
@@ -360,14 +360,14 @@ def test_a_node_that_is_to_go_wants_no_new_traffic_but_its_services_stay_well() 
             assert (await on.local(HEALTH_PORT, "/healthz")).status == 200
             request = ProbeRequest(
                 sender="client",
-                destination=topology.NODE_ADDRESS["a"][Family.IPV4],
+                destination=LAB.node_address["a"][Family.IPV4],
                 port=30001,
                 patience=3.0,
             )
             held, opened = await on.lab.open_flow(request)
             assert held is not None
             assert isinstance(opened, Answered)
-            node = next(n for n in node_documents() if n["metadata"]["name"] == topology.HOSTNAMES["a"])
+            node = next(n for n in node_documents() if n["metadata"]["name"] == LAB.hostnames["a"])
             taints = [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]
             on.put(node | {"spec": node.get("spec", {}) | {"taints": taints}})
 
@@ -387,7 +387,7 @@ def test_a_node_that_is_to_go_wants_no_new_traffic_but_its_services_stay_well() 
             found = await on.metrics()
             assert found["proxy_healthz_total", frozenset({("code", "503")})] >= 2
             assert found["proxy_livez_total", frozenset({("code", "200")})] == 1
-            on.server.store.delete(ResourceKind.NODE, "", topology.HOSTNAMES["a"])
+            on.server.store.delete(ResourceKind.NODE, "", LAB.hostnames["a"])
             on.put(node)
 
             async def well() -> bool:
@@ -505,7 +505,7 @@ def test_the_metrics_port_tells_mode_configuration_and_status_and_profiles_only_
             assert (await on.local(METRICS_PORT, "/proxyMode")).body == "nftables"
             assert (await on.local(METRICS_PORT, "/healthz")).body == "ok"
             reported = (await on.local(METRICS_PORT, "/configz")).json["kubeproxy.config.k8s.io"]
-            assert reported["hostnameOverride"] == topology.HOSTNAMES["a"]
+            assert reported["hostnameOverride"] == LAB.hostnames["a"]
             assert reported["enableProfiling"] is True
             assert "Up: 0 hr 00 min" in (await on.local(METRICS_PORT, "/statusz")).body
             assert "process_start_time_seconds" in (await on.local(METRICS_PORT, "/metrics/slis")).body

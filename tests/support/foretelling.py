@@ -17,8 +17,8 @@ from kproxy.conformance.engine.runner import run_instances
 from kproxy.conformance.subjects.subject import Subject
 from kproxy.conformance.testbed import Observation
 from kproxy.conformance.testbeds.netns import NetnsTestbed, opener
-from kproxy.lab import topology
 from kproxy.lab.processes import Xtables
+from kproxy.lab.topology import NODES
 from kproxy.linux.netfilter.packet_state import TracedPacket
 from kproxy.linux.netfilter.sources import TraceInputs
 from kproxy.spec.outcome import Outcome
@@ -61,7 +61,7 @@ class Foretelling:
 
     async def settle(self) -> None:
         await self._testbed.settle()
-        self._known = {node: self._read(self._testbed, node) for node in topology.NODES}
+        self._known = {node: self._read(self._testbed, node) for node in NODES}
 
     async def probe(self, instance: Instance, probe: Probe, count: int) -> Sequence[Observation]:
         seen = await self._testbed.probe(instance, probe, count)

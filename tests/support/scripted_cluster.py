@@ -3,7 +3,7 @@
 from ipaddress import ip_address, ip_network
 
 from kproxy.conformance.testbeds.cluster.cluster_topology import ClusterNode, ClusterTopology
-from kproxy.lab import topology
+from kproxy.lab.topology import LAB
 from kproxy.model.network import Address, Family
 
 V4, V6 = Family.IPV4, Family.IPV6
@@ -13,7 +13,7 @@ def pair(v4: str, v6: str) -> dict[Family, Address]:
     return {V4: ip_address(v4), V6: ip_address(v6)}
 
 
-PODS = [pod for pods in topology.PODS.values() for pod in pods]
+PODS = [pod for pods in LAB.pods.values() for pod in pods]
 PLACE = ClusterTopology(
     namespace="kproxy-conformance-1",
     nodes={

@@ -15,7 +15,7 @@ from itertools import groupby
 from unittest import mock
 
 from kproxy.cli import main
-from kproxy.lab import topology
+from kproxy.lab.topology import LAB
 from kproxy.model.network import Family
 from kproxy.proxy.backends.ipvs import diff
 from kproxy.proxy.backends.ipvs.diff import (
@@ -33,7 +33,7 @@ from kproxy.proxy.backends.ipvs.diff import (
 )
 from kproxy.proxy.backends.ipvs.kernel import applier
 
-NODE = topology.HOSTNAMES["a"]
+NODE = LAB.hostnames["a"]
 
 Arranged = Callable[[Iterable[Step]], Iterable[Step]]
 

@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from kproxy.lab import topology, wiring
 from kproxy.lab.captures.capture import Captures
 from kproxy.lab.namespaces import LabError, Namespace
 from kproxy.lab.network import Network, build_network
@@ -22,9 +21,10 @@ from kproxy.lab.probes.channel import Channel, unsupported
 from kproxy.lab.probes.observation import Evidence, NetworkError, Observation, ProbeRequest, Silent, Socket
 from kproxy.lab.probes.source_ports import SourcePorts
 from kproxy.lab.servers import Servers
+from kproxy.lab.topology import CLIENT, ELSEWHERE, LAB, Topology
+from kproxy.lab.wiring import CATCH_ALL_PORT
 from kproxy.model.network import Protocol
 
-_WATCHED = (*topology.NODES, *wiring.PODS, wiring.CLIENT, wiring.REMOTE)
 _REOPENINGS, _REOPENING_SECONDS = 20, 0.05
 _STEP = 65537
 """Distance between the numbers of successive probes: odd, so that 2^32 differ; as TCP's sequence numbers they rise."""
@@ -81,26 +81,32 @@ class LabFlow:
 class Lab:
     """Running lab; create it with `open_lab`."""
 
-    def __init__(self, network: Network, watched: Sequence[str] = _WATCHED, first_number: int = 0) -> None:
-        """``watched``: the namespaces whose packets are captured, all that send probes among them.
+    def __init__(
+        self,
+        network: Network,
+        watched: Sequence[str] = (),
+        first_number: int = 0,
+        topology: Topology = LAB,
+    ) -> None:
+        """``watched``: the namespaces whose packets are captured, all that send probes among them; if empty, `senders`.
 
         ``first_number``: first probe number, for several labs whose captures see each other's packets.
         """
-        self.network = network
+        self.network, self.topology = network, topology
         self.servers = Servers()
-        self.captures = Captures(network[name] for name in watched)
+        self.captures = Captures(network[name] for name in watched or topology.senders)
         self._flows: list[LabFlow] = []
         self._source_ports = SourcePorts()
         self._count = first_number
         self._wire: socket.socket | None = None
-        if wiring.ELSEWHERE in network:
+        if ELSEWHERE in network:
             self._serve_elsewhere()
 
     @property
     def wire(self) -> socket.socket:
         """Packet socket of the on-link client: one for all, as closing one takes the kernel long."""
         if self._wire is None:
-            self._wire = self.network[wiring.CLIENT].socket(socket.AF_PACKET, socket.SOCK_DGRAM)
+            self._wire = self.network[CLIENT].socket(socket.AF_PACKET, socket.SOCK_DGRAM)
         return self._wire
 
     def close(self) -> None:
@@ -114,11 +120,11 @@ class Lab:
         self.network.close()
 
     def _serve_elsewhere(self) -> None:
-        elsewhere = self.network[wiring.ELSEWHERE]
+        elsewhere = self.network[ELSEWHERE]
         for protocol in (Protocol.TCP, Protocol.UDP):
-            self.servers.serve(elsewhere, wiring.CATCH_ALL_PORT, protocol, wiring.ELSEWHERE)
+            self.servers.serve(elsewhere, CATCH_ALL_PORT, protocol, ELSEWHERE)
         with suppress(OSError):  # a kernel without SCTP
-            self.servers.serve(elsewhere, wiring.CATCH_ALL_PORT, Protocol.SCTP, wiring.ELSEWHERE)
+            self.servers.serve(elsewhere, CATCH_ALL_PORT, Protocol.SCTP, ELSEWHERE)
 
     async def probe(self, request: ProbeRequest) -> Observation:
         """Send one probe and return its observation, as soon as there is a reply of any kind."""

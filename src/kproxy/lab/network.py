@@ -10,34 +10,40 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Protocol as Interface
 from typing import Self
 
 from kproxy.lab import wiring
 from kproxy.lab.namespaces import LabError, Namespace, communicate, create_namespace
+from kproxy.lab.topology import ELSEWHERE, LAB, SWITCH, Topology
+from kproxy.lab.wiring import LabWiring
 from kproxy.model.network import Family
 
 _SETTLING_SECONDS, _POLL = 10.0, 0.002
 _PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 
 
-@dataclass(frozen=True, slots=True)
-class Wiring:
-    """Functions that describe a network as text for ``ip -batch``: the interface of `kproxy.lab.wiring`.
+class Wiring(Interface):
+    """Description of a network as text for ``ip -batch``, as `kproxy.lab.wiring.LabWiring`.
 
     It has a switch and an elsewhere, called as there.
     """
 
-    namespaces: tuple[str, ...]
-    sysctls: Callable[[str], Mapping[str, str]]
-    links: Callable[[Mapping[str, str]], str]
-    addressing: Callable[[str, Family], str]
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """Names of all namespaces."""
 
+    def sysctls(self, name: str, /) -> Mapping[str, str]:
+        """Sysctls of a namespace."""
 
-TOPOLOGY = Wiring(wiring.NAMESPACES, wiring.sysctls, wiring.links, wiring.addressing)
+    def links(self, path: Mapping[str, str], /) -> str:
+        """Batch that makes every link."""
+
+    def addressing(self, name: str, family: Family, /) -> str:
+        """Batch with a namespace's addresses, routes and policy rules."""
 
 
 class Network:
@@ -54,10 +60,10 @@ class Network:
         """True if there is a namespace of that name."""
         return name in self._namespaces
 
-    def add_node_address(self, node: str, family: Family) -> None:
+    def add_node_address(self, node: str, family: Family, topology: Topology) -> None:
         """Add a node's additional address, ready for packets when this returns; repeating it is harmless."""
         flag = "-4" if family is Family.IPV4 else "-6"
-        self[node].run(("ip", flag, "-batch", "-"), wiring.gained(node, family))
+        self[node].run(("ip", flag, "-batch", "-"), LabWiring(topology).gained(node, family))
         _wait_for_addresses(self, [node])
 
     def switch_off_ipv6(self, names: Iterable[str]) -> None:
@@ -79,10 +85,13 @@ class Network:
             namespace.close()
 
 
+_LAB_WIRING = LabWiring(LAB)
+
+
 def build_network(
-    wires: Wiring = TOPOLOGY, existing: Mapping[str, Namespace] = MappingProxyType({})
+    wires: Wiring = _LAB_WIRING, existing: Mapping[str, Namespace] = MappingProxyType({})
 ) -> Network:
-    """Build the topology (or another network), ready for packets of both families when this returns (about 0.1 s).
+    """Build a network, ready for packets of both families when this returns (about 0.1 s).
 
     ``existing``: namespaces to take as those of that name, with no link in them but loopback (a container's, for
     instance); the network closes them.  Raises `LabError` when a prerequisite is missing, naming it.
@@ -103,11 +112,11 @@ def _require_root() -> None:
 
 
 def _wire(network: Network, wires: Wiring) -> None:
-    _load_modules(network[wiring.ELSEWHERE])
+    _load_modules(network[ELSEWHERE])
     for name in wires.namespaces:
         network[name].set(wires.sysctls(name))
     paths = {name: network[name].path for name in wires.namespaces}
-    network[wiring.SWITCH].run(("ip", "-batch", "-"), wires.links(paths))
+    network[SWITCH].run(("ip", "-batch", "-"), wires.links(paths))
     started = [
         (network[name].start(("ip", flag, "-batch", "-"), **_PIPES), wires.addressing(name, family))
         for name in wires.namespaces

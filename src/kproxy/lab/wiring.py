@@ -1,38 +1,41 @@
 """Topology as input for ``ip -batch``, sysctl and ``nft``, namespace by namespace.
 
-Pure text from `kproxy.lab.topology`; `kproxy.lab.network` runs it.
+Pure text from a `kproxy.lab.topology.Topology`; `kproxy.lab.network` runs it.
 
-Outside clients choose a node by their source address: policy routes in the client and in the router send the Service
-ranges to that node, and those of the on-link client all pods' addresses as well: its packets to a pod of the other
-node go through this one, and the reply comes back straight. Replies from elsewhere go back the same way, so that a
-node tracks both directions of each connection that it forwards. A node's own packets to those ranges are not sent
-back to it: the rules match the client's or the routed link.
+Outside clients choose a node by their source address: policy routes in the client and in the router send the ranges
+that lead through nodes to that node, and those of the on-link client all pods' addresses as well: its packets to a pod
+of the other node go through this one, and the reply comes back straight. Replies from elsewhere go back the same way,
+so that a node tracks both directions of each connection that it forwards. A node's own packets to those ranges are not
+sent back to it: the rules match the client's or the routed link.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from kproxy.lab import topology as t
-from kproxy.model.network import Address, Family, Network
-
-CLIENT, REMOTE, ROUTER, ELSEWHERE, SWITCH = "client", "remote", "router", "elsewhere", "switch"
-PODS = tuple(pod for node in t.NODES for pod in t.PODS[node])
-NAMESPACES = (SWITCH, *t.NODES, CLIENT, ROUTER, REMOTE, ELSEWHERE, *PODS)
+from kproxy.lab.topology import (
+    CLIENT,
+    ELSEWHERE,
+    REMOTE,
+    ROUTER,
+    SECOND_UPLINK,
+    SWITCH,
+    UPLINK,
+    Pair,
+    Ranges,
+    Stub,
+    Topology,
+)
+from kproxy.model.network import Address, Family, Network, family_of
 
 BRIDGE, SECOND_BRIDGE = "nodes", "second"
-TO_REMOTE, TO_ELSEWHERE = "remote", "elsewhere"
-"""The router's interfaces besides `topology.UPLINK`."""
 
 CATCH_ALL_PORT = 9
 """Port of elsewhere's one listener; every port is redirected to it."""
 
-NARROW_MTU = 1400
-"""MTU of the link to the routed client, on the router's side: a larger packet makes the router send an ICMP error."""
-
 _FIRST_TABLE = 101
-_SERVICE_RANGES = (t.SERVICE_CIDR, t.EXTERNAL_IP_RANGE, t.LOAD_BALANCER_RANGE)
-_UPLINKS = ((BRIDGE, t.UPLINK), (SECOND_BRIDGE, t.SECOND_UPLINK))
+_CROWD_TABLE = 100
 
 SYSCTLS: Mapping[str, str] = {
     "ipv4/ip_forward": "1",
@@ -70,55 +73,235 @@ FORWARDING = frozenset({"ipv4/ip_forward", "ipv6/conf/all/forwarding"})
 """Those of `SYSCTLS` that only nodes, router and elsewhere get."""
 
 
-def sysctls(name: str) -> dict[str, str]:
-    """Sysctls below ``/proc/sys/net`` for this namespace."""
-    forwards = name in {*t.NODES, ROUTER, ELSEWHERE}
+def sysctls(*, forwards: bool) -> dict[str, str]:
+    """Sysctls below ``/proc/sys/net`` of a namespace that forwards, or of one that does not."""
     return {key: value for key, value in SYSCTLS.items() if forwards or key not in FORWARDING}
 
 
-def links(path: Mapping[str, str]) -> str:
-    """Batch that makes every link; ``path``: where each namespace can be opened.
+@dataclass(frozen=True, slots=True)
+class LabWiring:
+    """Texts for one topology."""
 
-    It is run inside the switch, and each link is made where it belongs.
-    """
-    lines = [f"link add {bridge} type bridge mcast_snooping 0" for bridge, _ in _UPLINKS]
-    lines += [_veth(path[SWITCH], port, path[name], uplink) for name, port, _, uplink in _bridge_ports()]
-    for node in t.NODES:
-        lines += [_veth(path[node], t.pod_interface(pod), path[pod], t.UPLINK) for pod in t.PODS[node]]
-    lines.append(_veth(path[ROUTER], TO_REMOTE, path[REMOTE], t.UPLINK))
-    lines.append(_veth(path[ROUTER], TO_ELSEWHERE, path[ELSEWHERE], t.UPLINK))
-    return "\n".join(lines)
+    topology: Topology
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """Names of all namespaces."""
+        t = self.topology
+        return (SWITCH, *t.nodes, CLIENT, ROUTER, *t.stubs, *t.all_pods)
+
+    def sysctls(self, name: str) -> dict[str, str]:
+        """Sysctls below ``/proc/sys/net`` for this namespace.
+
+        Where pods share a namespace, packets between them come back to it from the node: their source is its own.
+        """
+        t = self.topology
+        forwards = name in {*t.nodes, ROUTER, ELSEWHERE}
+        shared = {"ipv4/conf/all/accept_local": "1"} if not t.node_network else {}
+        return {**sysctls(forwards=forwards), **shared}
+
+    def links(self, path: Mapping[str, str]) -> str:
+        """Batch that makes every link; ``path``: where each namespace can be opened.
+
+        It is run inside the switch, and each link is made where it belongs.
+        """
+        t = self.topology
+        lines = [f"link add {bridge} type bridge mcast_snooping 0" for bridge, _ in self._uplinks]
+        lines += [
+            _veth(path[SWITCH], port, path[name], uplink) for name, port, _, uplink in self._bridge_ports()
+        ]
+        lines += [_veth(path[t.node_of(pod)], t.pod_interface(pod), path[pod], UPLINK) for pod in t.all_pods]
+        lines += [_veth(path[ROUTER], name, path[name], UPLINK) for name in t.stubs]
+        return "\n".join(lines)
+
+    def addressing(self, name: str, family: Family) -> str:
+        """Batch (for ``ip -4`` or ``ip -6``) with a namespace's addresses, routes and policy rules.
+
+        It first brings all links up, so that the two families' batches may run in either order. Of a family that the
+        topology lacks it has nothing else.
+        """
+        lines = ["link set lo up", *(f"link set {interface} up" for interface in self._interfaces(name))]
+        if name == SWITCH:
+            lines += [f"link set {port} master {bridge}" for _, port, bridge, _ in self._bridge_ports()]
+        elif family in self.topology.families:
+            lines += self._addressed(name, family)
+        return "\n".join(lines)
+
+    def gained(self, node: str, family: Family) -> str:
+        """Batch that adds a running node's additional address; repeating it is harmless.
+
+        IPv4 has it as a secondary address, IPv6 as one not preferred: neither is chosen as a source.
+        """
+        address, network = self.topology.gained_address[node][family], self.topology.node_network[family]
+        unused = " nodad preferred_lft 0" if family is Family.IPV6 else ""
+        return f"address replace {address}/{network.prefixlen} dev {UPLINK}{unused}"
+
+    # ----------------------------------------------------------------------- links
+
+    @property
+    def _uplinks(self) -> tuple[tuple[str, str], ...]:
+        second = ((SECOND_BRIDGE, SECOND_UPLINK),) if self.topology.second_network else ()
+        return ((BRIDGE, UPLINK), *second)
+
+    def _bridge_ports(self) -> Iterator[tuple[str, str, str, str]]:
+        """Ports of the bridges: namespace, the bridge's port, the bridge, the namespace's interface."""
+        for bridge, uplink in self._uplinks:
+            for name in (*self.topology.nodes, CLIENT):
+                yield name, f"{name}-{uplink}", bridge, uplink
+        yield ROUTER, f"{ROUTER}-{UPLINK}", BRIDGE, UPLINK
+
+    def _interfaces(self, name: str) -> tuple[str, ...]:
+        t = self.topology
+        if name == SWITCH:
+            ports = (port for _, port, _, _ in self._bridge_ports())
+            return (*ports, *(bridge for bridge, _ in self._uplinks))
+        if name == ROUTER:
+            return (UPLINK, *t.stubs)
+        if name == CLIENT or name in t.nodes:
+            return (*(uplink for _, uplink in self._uplinks), *map(t.pod_interface, t.pods.get(name, ())))
+        return (UPLINK,)
+
+    # ----------------------------------------------------------------------- addresses
+
+    def _addressed(self, name: str, family: Family) -> Iterator[str]:
+        t = self.topology
+        if name in t.nodes:
+            return self._node(name, family)
+        if name in t.stubs:
+            return self._stub(t.stubs[name], family)
+        match name:
+            case _ if name == CLIENT:
+                return self._client(family)
+            case _ if name == ROUTER:
+                return self._router(family)
+            case _:
+                return self._pod(name, family)
+
+    def _node(self, node: str, family: Family) -> Iterator[str]:
+        t = self.topology
+        yield _address(t.node_address[node][family], UPLINK, t.node_network)
+        if t.second_network:
+            yield _address(t.second_address[node][family], SECOND_UPLINK, t.second_network)
+        yield from self._neighbours(family, node)
+        for pod in t.pods[node]:
+            yield _address(t.pod_gateway[node][family], t.pod_interface(pod))
+            own = _own(t.pod_addresses[pod], family)
+            yield from (f"route add {address} dev {t.pod_interface(pod)}" for address in own)
+            if pod in t.pod_range:
+                yield _route(t.pod_range[pod][family], own[0])
+        for other in t.pod_cidrs:
+            if other != node:
+                ranges = (t.pod_cidrs[other], *(t.pod_range[pod] for pod in t.pods[other]))
+                yield from (_route(network[family], t.node_address[other][family]) for network in ranges)
+        yield _default(t.router_address[family], UPLINK)
+
+    def _pod(self, pod: str, family: Family) -> Iterator[str]:
+        t = self.topology
+        gateway, own = t.pod_gateway[t.node_of(pod)][family], _own(t.pod_addresses[pod], family)
+        yield from (_address(address, UPLINK) for address in own)
+        if pod in t.pod_range:
+            yield f"route add local {t.pod_range[pod][family]} dev lo"
+        yield f"route add {gateway} dev {UPLINK}"
+        yield _default(gateway, UPLINK)
+        if len(own) > 1:
+            yield from _crowd(gateway)
+
+    def _client(self, family: Family) -> Iterator[str]:
+        t = self.topology
+        yield from (_address(own[family], UPLINK, t.node_network) for own in t.client_address.values())
+        if t.second_network:
+            yield _address(t.client_second_address[family], SECOND_UPLINK, t.second_network)
+        yield from self._neighbours(family, CLIENT)
+        yield _default(t.router_address[family], UPLINK)
+        for node, network in t.pod_cidrs.items():
+            yield _route(network[family], t.node_address[node][family])
+        yield from self._tables(family)
+        ranges = (*t.ranges_through_nodes, *filter(None, [t.cluster_cidr]))
+        for node, own in t.client_address.items():
+            yield from (self._rule(node, f"from {own[family]} to {network[family]}") for network in ranges)
+
+    def _router(self, family: Family) -> Iterator[str]:
+        t = self.topology
+        yield _address(t.router_address[family], UPLINK, t.node_network)
+        yield from self._neighbours(family, ROUTER)
+        for name, stub in t.stubs.items():
+            if stub.mtu:
+                yield f"link set {name} mtu {stub.mtu}"
+            yield _address(stub.gateway[family], name, stub.network)
+            first, *others = _own(stub.addresses, family)
+            if not stub.network:
+                yield f"route add {first} dev {name}"
+                yield from (f"{_route(address, first)} dev {name}" for address in others)
+        yield _default(_own(t.stubs[ELSEWHERE].addresses, family)[0], ELSEWHERE)
+        yield from self._tables(family)
+        for node in t.nodes:
+            yield from self._router_to_pods(node, family)
+            yield from self._router_rules(node, family)
+
+    def _router_to_pods(self, node: str, family: Family) -> Iterator[str]:
+        """Routes to a node's further addresses and its pods."""
+        t = self.topology
+        there: list[Address | Network] = [t.second_address[node][family]] if node in t.second_address else []
+        if node in t.pod_cidrs:
+            there.append(t.pod_cidrs[node][family])
+        else:
+            there += [t.pod_gateway[node][family]]
+            there += [one for pod in t.pods[node] for one in _own(t.pod_addresses[pod], family)]
+        yield from (_route(one, t.node_address[node][family]) for one in there)
+
+    def _router_rules(self, node: str, family: Family) -> Iterator[str]:
+        t = self.topology
+        remotes = [t.remote_address[node][family], *_own(t.range_clients.get(node, ()), family)]
+        for network in (ranges[family] for ranges in t.ranges_through_nodes):
+            yield from (self._rule(node, f"from {own} to {network} iif {REMOTE}") for own in remotes)
+            for own in (*remotes, t.client_address[node][family]):
+                yield self._rule(node, f"from {network} to {own} iif {ELSEWHERE}")
+
+    def _stub(self, stub: Stub, family: Family) -> Iterator[str]:
+        own = _own(stub.addresses, family)
+        yield from (_address(address, UPLINK, stub.network) for address in own)
+        if not stub.network:
+            yield f"route add {stub.gateway[family]} dev {UPLINK}"
+        yield _default(stub.gateway[family], UPLINK)
+
+    def _neighbours(self, family: Family, besides: str) -> Iterator[str]:
+        """Routes to the neighbours on the switch, where no network has them all."""
+        t = self.topology
+        if not t.node_network:
+            groups: dict[str, Sequence[Pair]] = {node: [t.node_address[node]] for node in t.nodes}
+            groups |= {CLIENT: tuple(t.client_address.values()), ROUTER: [t.router_address]}
+            for name, pairs in groups.items():
+                if name != besides:
+                    yield from (f"route add {pair[family]} dev {UPLINK}" for pair in pairs)
+
+    def _tables(self, family: Family) -> Iterator[str]:
+        """Table for each node that sends everything through it, except packets to the nodes themselves."""
+        t = self.topology
+        for node in t.nodes:
+            table = f" table {self._table(node)}"
+            for other in t.nodes:
+                yield f"route add {t.node_address[other][family]} dev {UPLINK}{table}"
+            yield _default(t.node_address[node][family], UPLINK) + table
+
+    def _rule(self, node: str, selector: str) -> str:
+        return f"rule add {selector} lookup {self._table(node)}"
+
+    def _table(self, node: str) -> int:
+        return _FIRST_TABLE + self.topology.nodes.index(node)
 
 
-def addressing(name: str, family: Family) -> str:
-    """Batch (for ``ip -4`` or ``ip -6``) with a namespace's addresses, routes and policy rules.
-
-    It first brings all links up, so that the two families' batches may run in either order.
-    """
-    match name:
-        case _ if name == SWITCH:
-            lines = _switch()
-        case _ if name in t.NODES:
-            lines = _node(name, family)
-        case _ if name in PODS:
-            lines = _pod(name, family)
-        case _ if name == CLIENT:
-            lines = _client(family)
-        case _ if name == ROUTER:
-            lines = _router(family)
-        case _:
-            lines = _stub(name, family)
-    return "\n".join(["link set lo up", *lines])
+def _own(addresses: Sequence[Address], family: Family) -> list[Address]:
+    return [address for address in addresses if family_of(address) is family]
 
 
-def gained(node: str, family: Family) -> str:
-    """Batch that adds a running node's additional address; repeating it is harmless.
-
-    IPv4 has it as a secondary address, IPv6 as one not preferred: neither is chosen as a source.
-    """
-    address, network = t.GAINED_ADDRESS[node][family], t.NODE_NETWORK[family]
-    unused = " nodad preferred_lft 0" if family is Family.IPV6 else ""
-    return f"address replace {address}/{network.prefixlen} dev {t.UPLINK}{unused}"
+def _crowd(gateway: Address) -> Iterator[str]:
+    """Routes that send packets between pods of one namespace out through their node, as if each had its own."""
+    table = f" table {_CROWD_TABLE}"
+    yield f"route add {gateway} dev {UPLINK}{table}"
+    yield _default(gateway, UPLINK) + table
+    yield f"rule add pref 1 iif {UPLINK} lookup local"
+    yield f"rule add pref 2 iif lo lookup {_CROWD_TABLE}"
+    yield "rule del pref 0"
 
 
 ELSEWHERE_RULES = f"""
@@ -151,118 +334,20 @@ def elsewhere_pings() -> Iterator[tuple[str, ...]]:
     yield ("ip6tables", "-t", "nat", "-A", "PREROUTING", *ipv6, *common)
 
 
-def _bridge_ports() -> Iterator[tuple[str, str, str, str]]:
-    """Ports of the bridges: namespace, the bridge's port, the bridge, the namespace's interface."""
-    for bridge, uplink in _UPLINKS:
-        for name in (*t.NODES, CLIENT):
-            yield name, f"{name}-{uplink}", bridge, uplink
-    yield ROUTER, f"{ROUTER}-{t.UPLINK}", BRIDGE, t.UPLINK
-
-
 def _veth(here: str, interface: str, there: str, peer: str) -> str:
     return f"link add {interface} netns {here} type veth peer name {peer} netns {there}"
 
 
-def _switch() -> Iterator[str]:
-    for _, port, bridge, _ in _bridge_ports():
-        yield f"link set {port} master {bridge} up"
-    yield from (f"link set {bridge} up" for bridge, _ in _UPLINKS)
-
-
-def _node(node: str, family: Family) -> Iterator[str]:
-    yield from _up(t.UPLINK, t.SECOND_UPLINK, *map(t.pod_interface, t.PODS[node]))
-    yield _address(t.NODE_ADDRESS[node][family], t.UPLINK, t.NODE_NETWORK[family])
-    yield _address(t.SECOND_ADDRESS[node][family], t.SECOND_UPLINK, t.SECOND_NETWORK[family])
-    for pod in t.PODS[node]:
-        yield _address(t.POD_GATEWAY[node][family], t.pod_interface(pod))
-        yield f"route add {t.POD_ADDRESS[pod][family]} dev {t.pod_interface(pod)}"
-        yield _route(t.POD_RANGE[pod][family], t.POD_ADDRESS[pod][family])
-    for other in t.NODES:
-        if other != node:
-            ranges = (t.POD_CIDRS[other], *(t.POD_RANGE[pod] for pod in t.PODS[other]))
-            yield from (_route(network[family], t.NODE_ADDRESS[other][family]) for network in ranges)
-    yield _route("default", t.ROUTER_ADDRESS[family])
-
-
-def _pod(pod: str, family: Family) -> Iterator[str]:
-    gateway = t.POD_GATEWAY[t.node_of(pod)][family]
-    yield from _up(t.UPLINK)
-    yield _address(t.POD_ADDRESS[pod][family], t.UPLINK)
-    yield f"route add local {t.POD_RANGE[pod][family]} dev lo"
-    yield f"route add {gateway} dev {t.UPLINK}"
-    yield _route("default", gateway)
-
-
-def _client(family: Family) -> Iterator[str]:
-    yield from _up(t.UPLINK, t.SECOND_UPLINK)
-    for address in t.CLIENT_ADDRESS.values():
-        yield _address(address[family], t.UPLINK, t.NODE_NETWORK[family])
-    yield _address(t.CLIENT_SECOND_ADDRESS[family], t.SECOND_UPLINK, t.SECOND_NETWORK[family])
-    yield _route("default", t.ROUTER_ADDRESS[family])
-    yield from _routes_to_nodes(family)
-    for node in t.NODES:
-        sender = t.CLIENT_ADDRESS[node][family]
-        ranges = (*_SERVICE_RANGES, t.CLUSTER_CIDR)
-        yield from (_rule(node, f"from {sender} to {network[family]}") for network in ranges)
-
-
-def _router(family: Family) -> Iterator[str]:
-    yield from _up(t.UPLINK, TO_REMOTE, TO_ELSEWHERE)
-    yield f"link set {TO_REMOTE} mtu {NARROW_MTU}"
-    yield _address(t.ROUTER_ADDRESS[family], t.UPLINK, t.NODE_NETWORK[family])
-    yield _address(t.REMOTE_GATEWAY[family], TO_REMOTE, t.REMOTE_NETWORK[family])
-    yield _address(t.TRANSIT_ROUTER[family], TO_ELSEWHERE, t.TRANSIT_NETWORK[family])
-    yield _route("default", t.TRANSIT_ELSEWHERE[family])
-    yield from _routes_to_nodes(family)
-    for node in t.NODES:
-        yield _route(str(t.SECOND_ADDRESS[node][family]), t.NODE_ADDRESS[node][family])
-        yield from _router_rules(node, family)
-
-
-def _router_rules(node: str, family: Family) -> Iterator[str]:
-    remote, client = t.REMOTE_ADDRESS[node][family], t.CLIENT_ADDRESS[node][family]
-    for services in _SERVICE_RANGES:
-        yield _rule(node, f"from {remote} to {services[family]} iif {TO_REMOTE}")
-        for sender in (remote, client):
-            yield _rule(node, f"from {services[family]} to {sender} iif {TO_ELSEWHERE}")
-
-
-def _stub(name: str, family: Family) -> Iterator[str]:
-    yield from _up(t.UPLINK)
-    if name == REMOTE:
-        gateway, network = t.REMOTE_GATEWAY[family], t.REMOTE_NETWORK[family]
-        own = [address[family] for address in t.REMOTE_ADDRESS.values()]
-    else:
-        gateway, network = t.TRANSIT_ROUTER[family], t.TRANSIT_NETWORK[family]
-        own = [t.TRANSIT_ELSEWHERE[family]]
-    yield from (_address(address, t.UPLINK, network) for address in own)
-    yield _route("default", gateway)
-
-
-def _routes_to_nodes(family: Family) -> Iterator[str]:
-    for node in t.NODES:
-        address = t.NODE_ADDRESS[node][family]
-        yield _route(t.POD_CIDRS[node][family], address)
-        yield f"route add default via {address} table {_table(node)}"
-
-
-def _up(*interfaces: str) -> Iterator[str]:
-    return (f"link set {interface} up" for interface in interfaces)
-
-
-def _address(address: Address, interface: str, network: Network | None = None) -> str:
-    length = network.prefixlen if network else address.max_prefixlen
+def _address(address: Address, interface: str, network: Ranges | None = None) -> str:
+    """Line that adds an address, with the length of its network, or alone where there is none."""
+    length = network[family_of(address)].prefixlen if network else address.max_prefixlen
     nodad = " nodad" if address.version == 6 else ""
     return f"address add {address}/{length} dev {interface}{nodad}"
 
 
-def _route(destination: Network | str, gateway: Address) -> str:
+def _route(destination: Network | Address, gateway: Address) -> str:
     return f"route add {destination} via {gateway}"
 
 
-def _rule(node: str, selector: str) -> str:
-    return f"rule add {selector} lookup {_table(node)}"
-
-
-def _table(node: str) -> int:
-    return _FIRST_TABLE + t.NODES.index(node)
+def _default(gateway: Address, interface: str) -> str:
+    return f"route add default via {gateway} dev {interface} onlink"

@@ -137,7 +137,7 @@ async def _opened(mode: str, subject: Subject, found: Programs, folder: Path) ->
         server = ControlPlane(found, folder / "control-plane")
         stack.push_async_callback(server.close)
         room = Namespace(wires.CONTROL_PLANE, os.dup(server.namespace.descriptor))
-        network = stack.enter_context(build_network(wires.WIRING, {wires.CONTROL_PLANE: room}))
+        network = stack.enter_context(build_network(wires.StandInWiring(), {wires.CONTROL_PLANE: room}))
         await stack.enter_async_context(server)
         server.start_others()
         here = socket.create_server(("127.0.0.1", 0))

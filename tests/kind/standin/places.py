@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from kproxy.lab import namespaces, wiring
 from kproxy.lab.namespaces import Namespace
 from kproxy.lab.processes import run_in
-from kproxy.lab.wiring import ELSEWHERE
 from kproxy.model.network import Address, Family
 from tests.kind.standin import wires
 
@@ -48,7 +47,7 @@ class Places:
         addresses = tuple(wires.pod_address(self._node, number, family) for family in Family)
         place = self._taken[number] = Place(number, namespaces.create_namespace(f"pod-{number}"), addresses)
         pod, interface = place.namespace, _interface(number)
-        pod.set(wiring.sysctls(ELSEWHERE))
+        pod.set(wiring.sysctls(forwards=True))
         await run_in(self._namespace, ("ip", "-batch", "-"), wires.pod_links(interface, pod.path))
         for family, flag in _FLAG.items():
             inside = wires.pod_inside(self._node, number, family)

@@ -10,9 +10,7 @@ from collections.abc import Iterator, Mapping
 from ipaddress import ip_address, ip_network
 
 from kproxy.lab import wiring
-from kproxy.lab.network import Wiring
-from kproxy.lab.topology import UPLINK
-from kproxy.lab.wiring import ELSEWHERE, SWITCH
+from kproxy.lab.topology import ELSEWHERE, SWITCH, UPLINK
 from kproxy.model.network import Address, Family, Network
 
 CONTROL_PLANE = "control-plane"
@@ -84,8 +82,18 @@ def pod_inside(node: str, number: int, family: Family) -> str:
 
 
 _MEMBERS = (*NODES, ELSEWHERE, *OUTSIDE)
-WIRING = Wiring((SWITCH, *_MEMBERS), lambda _: wiring.sysctls(ELSEWHERE), links, addressing)
-"""All forward."""
+
+
+class StandInWiring:
+    """The network of the stand-in, whose nodes all forward."""
+
+    namespaces = (SWITCH, *_MEMBERS)
+    links = staticmethod(links)
+    addressing = staticmethod(addressing)
+
+    def sysctls(self, _: str) -> Mapping[str, str]:
+        """Those of a namespace that forwards."""
+        return wiring.sysctls(forwards=True)
 
 
 def _port(name: str) -> str:

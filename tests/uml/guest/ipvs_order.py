@@ -48,9 +48,8 @@ from kproxy.conformance.subjects.subject import Subject, load_subject
 from kproxy.conformance.testbed import Observation
 from kproxy.conformance.testbeds import netns
 from kproxy.conformance.testbeds.netns import NetnsTestbed, opener
-from kproxy.conformance.testbeds.sentinel import ADDRESSES, FIRST_OFFSET
-from kproxy.lab import topology
 from kproxy.lab.processes import Xtables
+from kproxy.lab.topology import LAB
 from kproxy.model.network import Family
 from kproxy.spec.outcome import Delivered, SourceIP
 
@@ -248,8 +247,7 @@ def of_slice(change: Change) -> bool:
 
 def for_a_sentinel(step: str) -> bool:
     """Whether a step is about nothing but Services of the lab's own, by whose answers a change is known to be applied."""
-    first = topology.SERVICE_CIDR[Family.IPV4][FIRST_OFFSET]
-    own = {str(first + number) for number in range(ADDRESSES)}
+    own = set(map(str, LAB.sentinel_addresses[Family.IPV4]))
     return all(own.intersection(re.findall(r"[0-9.]+", line)) for line in step.splitlines())
 
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from kproxy.lab import topology
+from kproxy.lab.topology import LAB, NODES
 from kproxy.model import api
 from kproxy.model.network import Family
 from tests.bench import world
@@ -36,12 +36,12 @@ def test_no_cluster_ip_is_given_twice_and_live_ones_stay_free() -> None:
 
 
 def test_made_up_pods_are_on_no_node() -> None:
-    real = {str(network) for node in topology.NODES for network in topology.POD_CIDRS[node].values()}
+    real = {str(network) for node in NODES for network in LAB.pod_cidrs[node].values()}
     assert real
-    for node in topology.NODES:
-        network = topology.POD_CIDRS[node][Family.IPV4]
+    for node in NODES:
+        network = LAB.pod_cidrs[node][Family.IPV4]
         assert all(world._pod(number) not in network for number in (0, 1, world._PODS - 1))
-        assert topology.POD_ADDRESS[topology.PODS[node][0]][Family.IPV4] in network
+        assert LAB.pod_address[LAB.pods[node][0]][Family.IPV4] in network
 
 
 def test_endpoints_stay_different_when_the_pods_come_round_again() -> None:

@@ -1,4 +1,4 @@
-"""Names to addresses: binds cases to the lab's topology.
+"""Names to addresses: binds cases to a topology.
 
 Sits between the catalogue (`kproxy.conformance.case`) and the testbeds; the double-entry test sends the same packets
 to the oracle. Pure: the same instance always binds alike.
@@ -19,16 +19,17 @@ case in one family, with a number that is unique in its lab, and turns these nam
 - Lawful outcomes become `kproxy.spec.outcome.Outcome` values with addresses (`Instance.outcomes`), which testbeds' observations
   and the oracle's verdicts are compared with.
 
-The topology (`kproxy.lab.topology`) is the same for all testbeds; one on a real cluster translates at its edge.
+The topology (`kproxy.lab.topology.Topology`) is bound here, and no earlier; a testbed on a real cluster has the lab's and
+translates at its edge.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from ipaddress import ip_address
+from operator import attrgetter
 from zlib import crc32
 
 from kproxy.conformance.case import (
@@ -47,7 +48,7 @@ from kproxy.conformance.case import (
     Vantage,
     VantageKind,
 )
-from kproxy.lab import topology
+from kproxy.lab.topology import LAB, LOOPBACK, SECOND_UPLINK, UPLINK, Pair, Topology
 from kproxy.model.network import Address, Entry, Family, Network, Packet, Protocol
 from kproxy.spec.outcome import Delivered, Outcome
 
@@ -67,11 +68,6 @@ FIRST_UNUSED_HOST = 20
 LOOPBACK_DAEMON_PORT = 7070
 LONGEST_LABEL = 63
 """Characters of a DNS label (RFC 1123)."""
-
-LOOPBACK: dict[Family, Address] = {
-    Family.IPV4: ip_address("127.0.0.1"),
-    Family.IPV6: ip_address("::1"),
-}
 
 
 class InvalidCase(Exception):
@@ -98,6 +94,7 @@ class Instance:
     family: Family
     number: int
     first_block: int
+    topology: Topology = field(default=LAB, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -144,28 +141,28 @@ class Instance:
             owner = self._declared_service(service.same_cluster_ip_as, 0)
         block = self.block(owner)
         if service.in_second_service_cidr:
-            return topology.SECOND_SERVICE_CIDR[family or self.family][FIRST_SERVICE_OFFSET + block]
+            return self.topology.second_service_cidr[family or self.family][FIRST_SERVICE_OFFSET + block]
         if service.outside_service_cidr:
-            return topology.EXTERNAL_IP_RANGE[family or self.family][FIRST_FOREIGN_OFFSET + block]
-        return topology.SERVICE_CIDR[family or self.family][FIRST_SERVICE_OFFSET + block]
+            return self.topology.external_ip_range[family or self.family][FIRST_FOREIGN_OFFSET + block]
+        return self.topology.service_cidr[family or self.family][FIRST_SERVICE_OFFSET + block]
 
     def unallocated(self, index: int) -> Address:
         """Cluster IP that no Service of any case has, of the first or the second ServiceCIDR."""
-        ranges = (topology.SERVICE_CIDR, topology.SECOND_SERVICE_CIDR)
+        ranges = (self.topology.service_cidr, self.topology.second_service_cidr)
         return ranges[index][self.family][FIRST_UNALLOCATED + self.number]
 
     def external_ip(self, service: CaseService, index: int) -> Address:
         """One of the Service's externalIPs."""
         if index < len(service.external_ips_of):
             return self.address_on(service.external_ips_of[index])
-        return self._external(topology.EXTERNAL_IP_RANGE[self.family], service, index)
+        return self._external(self.topology.external_ip_range[self.family], service, index)
 
     def vip(self, service: CaseService, index: int) -> Address:
         """One of the Service's load balancer IPs."""
         if index < len(service.vips) and (node := service.vips[index].node):
-            own = topology.SECOND_ADDRESS if service.vips[index].second else topology.NODE_ADDRESS
+            own = self.topology.second_address if service.vips[index].second else self.topology.node_address
             return own[node][self.family]
-        return self._external(topology.LOAD_BALANCER_RANGE[self.family], service, index)
+        return self._external(self.topology.load_balancer_range[self.family], service, index)
 
     def _external(self, network: Network, service: CaseService, index: int) -> Address:
         owner = self._declared_service(service.same_vip_as, 0) if service.same_vip_as else service
@@ -190,15 +187,15 @@ class Instance:
     def address_on(self, on: str, family: Family | None = None) -> Address:
         """Address of an endpoint on a pod, or of a host-network endpoint on a node."""
         wanted = family or self.family
-        if on in topology.NODES:
-            return topology.NODE_ADDRESS[on][wanted]
-        return topology.POD_ADDRESS[on][wanted]
+        if on in self.topology.nodes:
+            return self.topology.node_address[on][wanted]
+        return self.topology.pod_address[on][wanted]
 
     def addresses_on(self, on: str, first: int, many: int) -> tuple[Address, ...]:
         """Addresses of ``many`` endpoints on a pod; for ``many`` 0, its own address."""
         if not many:
             return (self.address_on(on),)
-        network = topology.POD_RANGE[on][self.family]
+        network = self.topology.pod_range[on][self.family]
         return tuple(network[number] for number in range(first + 1, first + 1 + many))
 
     # ---------------------------------------------------------------- packets and outcomes
@@ -213,7 +210,7 @@ class Instance:
         bound = self.bound_packet(sender, to)
         if sender.kind not in {VantageKind.POD, VantageKind.HOST} or sender.node == bound.node:
             return None
-        interface = topology.pod_interface(sender.name) if sender.kind is VantageKind.POD else None
+        interface = self.topology.pod_interface(sender.name) if sender.kind is VantageKind.POD else None
         return BoundPacket(sender.node, replace(bound.packet, entry=Entry(interface)))
 
     def bound_packet(self, sender: Vantage, to: Target, source_port: int = 0) -> BoundPacket:
@@ -246,7 +243,7 @@ class Instance:
 
     def _address(self, service: CaseService, to: Target) -> Address:
         if (of_node := _NODE_ADDRESSES.get(to.kind)) is not None:
-            return of_node[to.node][self.family]
+            return of_node(self.topology)[to.node][self.family]
         match to.kind:
             case TargetKind.CLUSTER_IP | TargetKind.HEALTH_CHECK_CLUSTER_IP:
                 return self.cluster_ip(service)
@@ -286,13 +283,13 @@ class Instance:
         family = self.family
         match sender.kind:
             case VantageKind.POD:
-                return topology.POD_ADDRESS[sender.name][family]
+                return self.topology.pod_address[sender.name][family]
             case VantageKind.ON_LINK if self._at_second_interface(to):
-                return topology.CLIENT_SECOND_ADDRESS[family]
+                return self.topology.client_second_address[family]
             case VantageKind.ON_LINK:
-                return topology.CLIENT_ADDRESS[sender.node][family]
+                return self.topology.client_address[sender.node][family]
             case VantageKind.ROUTED:
-                return topology.REMOTE_ADDRESS[sender.node][family]
+                return self.topology.remote_address[sender.node][family]
             case VantageKind.SPOOFED:
                 return self._spoofed_source(sender.name, host_index)
             case VantageKind.HOST:
@@ -300,29 +297,29 @@ class Instance:
 
     def _spoofed_source(self, name: str, host_index: int) -> Address:
         if name == "crowd":
-            return topology.REMOTE_NETWORK[self.family][FIRST_UNUSED_HOST + host_index]
+            return self.topology.remote_network[self.family][FIRST_UNUSED_HOST + host_index]
         return LOOPBACK[self.family] if name == "loopback" else self.address_on(name)
 
     def _host_source(self, node: str, to: Target) -> Address:
         """Source address that the kernel picks: the destination itself when local, else the outgoing interface's address."""
         if self._at_second_interface(to):
-            return topology.SECOND_ADDRESS[node][self.family]
+            return self.topology.second_address[node][self.family]
         match to.kind:
             case TargetKind.NODE_PORT_LOCALHOST | TargetKind.LOOPBACK_DAEMON:
                 return LOOPBACK[self.family]
             case TargetKind.NODE_PORT_ADDED_ADDRESS if to.node == node:
-                return topology.GAINED_ADDRESS[node][self.family]
-            case TargetKind.BACKEND if to.node in topology.PODS[node]:
-                return topology.POD_GATEWAY[node][self.family]
+                return self.topology.gained_address[node][self.family]
+            case TargetKind.BACKEND if to.node in self.topology.pods[node]:
+                return self.topology.pod_gateway[node][self.family]
             case _:
-                return topology.NODE_ADDRESS[node][self.family]
+                return self.topology.node_address[node][self.family]
 
     def _entry(self, sender: Vantage, to: Target, node: str) -> str | None:
         if sender.kind is VantageKind.HOST and sender.node == node:
             return None
         if sender.kind is VantageKind.POD and sender.node == node:
-            return topology.pod_interface(sender.name)
-        return topology.SECOND_UPLINK if self._at_second_interface(to) else topology.UPLINK
+            return self.topology.pod_interface(sender.name)
+        return SECOND_UPLINK if self._at_second_interface(to) else UPLINK
 
     def _at_second_interface(self, to: Target) -> bool:
         """True if a target is at the address of a node's second interface."""
@@ -392,22 +389,22 @@ NODE_PORT_KINDS = frozenset(
 )
 _HEALTH_CHECKS_ON_NODES = frozenset({TargetKind.HEALTH_CHECK, TargetKind.HEALTH_CHECK_SECOND})
 HEALTH_CHECK_KINDS = _HEALTH_CHECKS_ON_NODES | {TargetKind.HEALTH_CHECK_CLUSTER_IP}
-_NODE_ADDRESSES = {
-    TargetKind.NODE_PORT: topology.NODE_ADDRESS,
-    TargetKind.NODE_PORT_SECOND: topology.SECOND_ADDRESS,
-    TargetKind.NODE_PORT_ADDED_ADDRESS: topology.GAINED_ADDRESS,
-    TargetKind.HEALTH_CHECK: topology.NODE_ADDRESS,
-    TargetKind.HEALTH_CHECK_SECOND: topology.SECOND_ADDRESS,
+_NODE_ADDRESSES: Mapping[TargetKind, Callable[[Topology], Mapping[str, Pair]]] = {
+    TargetKind.NODE_PORT: attrgetter("node_address"),
+    TargetKind.NODE_PORT_SECOND: attrgetter("second_address"),
+    TargetKind.NODE_PORT_ADDED_ADDRESS: attrgetter("gained_address"),
+    TargetKind.HEALTH_CHECK: attrgetter("node_address"),
+    TargetKind.HEALTH_CHECK_SECOND: attrgetter("second_address"),
 }
 _SECOND_KINDS = frozenset({TargetKind.NODE_PORT_SECOND, TargetKind.HEALTH_CHECK_SECOND})
 _ON_NODE_KINDS = NODE_PORT_KINDS | _HEALTH_CHECKS_ON_NODES | {TargetKind.LOOPBACK_DAEMON}
 
 
-def bind_cases(cases: Sequence[Case]) -> tuple[Instance, ...]:
+def bind_cases(cases: Sequence[Case], topology: Topology = LAB) -> tuple[Instance, ...]:
     """Instances of every case in each of its families, numbered, with blocks that do not overlap."""
     made: list[Instance] = []
     block = 0
     for number, (case, family) in enumerate((c, family) for c in cases for family in c.families):
-        made.append(Instance(case, family, number, block))
+        made.append(Instance(case, family, number, block, topology))
         block += len(made[-1].blocks)
     return tuple(made)

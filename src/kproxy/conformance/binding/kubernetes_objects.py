@@ -12,7 +12,6 @@ from typing import Any
 
 from kproxy.conformance.binding.bind import Instance
 from kproxy.conformance.case import Backend, CaseService, Policy, Port, SourceRange, Type
-from kproxy.lab import topology
 from kproxy.model.network import Family, Network
 
 Document = dict[str, Any]
@@ -118,13 +117,20 @@ def _load_balancer(instance: Instance, service: CaseService) -> Document:
 
 def source_range_network(instance: Instance, source_range: SourceRange | str) -> Network:
     """Network of a source-range entry."""
-    if isinstance(source_range, SourceRange):
-        return _PLACES[source_range][instance.family]
+    topology = instance.topology
     match source_range:
+        case SourceRange.CLUSTER_CIDR:
+            return topology.cluster_cidr[instance.family]
+        case SourceRange.NODE_NETWORK:
+            return topology.node_network[instance.family]
+        case SourceRange.REMOTE_NETWORK:
+            return topology.remote_network[instance.family]
+        case SourceRange():
+            return _RANGES[source_range][instance.family]
         case "client":
-            return ip_network(topology.CLIENT_ADDRESS["a"][instance.family])
+            return ip_network(topology.client_address["a"][instance.family])
         case "remote":
-            return ip_network(topology.REMOTE_ADDRESS["a"][instance.family])
+            return ip_network(topology.remote_address["a"][instance.family])
         case _:
             return ip_network(instance.address_on(source_range))
 
@@ -191,7 +197,8 @@ def _endpoints_of(instance: Instance, service: CaseService, backend: Backend) ->
 
 
 def _endpoint(instance: Instance, service: CaseService, backend: Backend) -> Document:
-    node = backend.on if backend.on in topology.NODES else topology.node_of(backend.on)
+    topology = instance.topology
+    node = backend.on if backend.on in topology.nodes else topology.node_of(backend.on)
     others = [str(instance.address_on(pod)) for pod in backend.also]
     document: Document = {"addresses": [_endpoint_address(instance, service, backend), *others]}
     conditions = {
@@ -201,14 +208,14 @@ def _endpoint(instance: Instance, service: CaseService, backend: Backend) -> Doc
     }
     if conditions:
         document["conditions"] = conditions
-    listed = topology.HOSTNAMES[node] if backend.listed_node is None else backend.listed_node
+    listed = topology.hostnames[node] if backend.listed_node is None else backend.listed_node
     if listed:
         document["nodeName"] = listed
     hints: Document = {}
     if backend.zones:
         hints["forZones"] = [{"name": zone} for zone in backend.zones]
     if backend.nodes:
-        hints["forNodes"] = [{"name": topology.HOSTNAMES[name]} for name in backend.nodes]
+        hints["forNodes"] = [{"name": topology.hostnames[name]} for name in backend.nodes]
     if hints:
         document["hints"] = hints
     return document
@@ -234,12 +241,9 @@ def _both(v4: str, v6: str) -> dict[Family, Network]:
     return {Family.IPV4: ip_network(v4), Family.IPV6: ip_network(v6)}
 
 
-_PLACES: dict[SourceRange, dict[Family, Network]] = {
+_RANGES: dict[SourceRange, dict[Family, Network]] = {
     SourceRange.EVERYWHERE: _both("0.0.0.0/0", "::/0"),
     SourceRange.LOWER_HALF: _both("0.0.0.0/1", "::/1"),
     SourceRange.UPPER_HALF: _both("128.0.0.0/1", "8000::/1"),
-    SourceRange.CLUSTER_CIDR: topology.CLUSTER_CIDR,
-    SourceRange.NODE_NETWORK: topology.NODE_NETWORK,
-    SourceRange.REMOTE_NETWORK: topology.REMOTE_NETWORK,
     SourceRange.NOWHERE: _both("192.0.2.128/25", "2001:db8:ffff::/64"),
 }

@@ -11,37 +11,39 @@ from ipaddress import ip_network
 
 from kproxy.conformance.binding.kubernetes_objects import Document
 from kproxy.conformance.case import Profile
-from kproxy.lab import topology
+from kproxy.lab.topology import LAB, Topology
 from kproxy.model.network import Family, Network
 from kproxy.spec.node import PRIMARY, DetectMode, NodeFacts, Primary
 
 
-def node_documents() -> tuple[Document, ...]:
+def node_documents(topology: Topology = LAB) -> tuple[Document, ...]:
     """Node objects of the lab."""
-    return tuple(node_document(node, topology.ZONES[node]) for node in topology.NODES)
+    return tuple(node_document(topology, node, topology.zones[node]) for node in topology.nodes)
 
 
-def unlabelled_node_documents() -> tuple[Document, ...]:
+def unlabelled_node_documents(topology: Topology = LAB) -> tuple[Document, ...]:
     """Node objects of the lab before a cloud's controller has labelled them with zones."""
-    return tuple(node_document(node, "") for node in topology.NODES)
+    return tuple(node_document(topology, node, "") for node in topology.nodes)
 
 
 DELETION_METADATA = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["node.example/wait"]}
 
 
-def node_document(node: str, zone: str, taints: Sequence[str] = (), *, deleting: bool = False) -> Document:
+def node_document(
+    topology: Topology, node: str, zone: str, taints: Sequence[str] = (), *, deleting: bool = False
+) -> Document:
     """One Node object; an empty zone leaves the label out; ``taints``: their keys; ``deleting``: with a deletionTimestamp."""
-    labels = {"kubernetes.io/hostname": topology.HOSTNAMES[node]}
+    labels = {"kubernetes.io/hostname": topology.hostnames[node]}
     if zone:
         labels["topology.kubernetes.io/zone"] = zone
-    cidrs = [str(topology.POD_CIDRS[node][family]) for family in Family]
-    addresses = [str(topology.NODE_ADDRESS[node][family]) for family in Family]
+    cidrs = [str(topology.pod_cidrs[node][family]) for family in Family]
+    addresses = [str(topology.node_address[node][family]) for family in Family]
     tainted = {"taints": [{"key": key, "effect": "NoSchedule"} for key in taints]} if taints else {}
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
-            "name": topology.HOSTNAMES[node],
+            "name": topology.hostnames[node],
             "labels": labels,
             **(DELETION_METADATA if deleting else {}),
         },
@@ -50,9 +52,9 @@ def node_document(node: str, zone: str, taints: Sequence[str] = (), *, deleting:
     }
 
 
-def service_cidr_document(*, second: bool = False) -> Document:
+def service_cidr_document(topology: Topology = LAB, *, second: bool = False) -> Document:
     """ServiceCIDR object of the lab, or the one that a case may add."""
-    ranges = topology.SECOND_SERVICE_CIDR if second else topology.SERVICE_CIDR
+    ranges = topology.second_service_cidr if second else topology.service_cidr
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "ServiceCIDR",
@@ -61,14 +63,14 @@ def service_cidr_document(*, second: bool = False) -> Document:
     }
 
 
-def node_facts(node: str, profile: Profile) -> NodeFacts:
+def node_facts(node: str, profile: Profile, topology: Topology = LAB) -> NodeFacts:
     """Facts about a node under a profile, for the oracle."""
     addresses = itertools.chain.from_iterable(topology.local_addresses(node, family) for family in Family)
     mode = DetectMode(profile.detect_mode) if profile.detect_mode else DetectMode.CLUSTER_CIDR
     detected = profile.detect_families if profile.detect_mode else ()
-    networks: tuple[Network, ...] = tuple(topology.CLUSTER_CIDR[family] for family in detected)
+    networks: tuple[Network, ...] = tuple(topology.cluster_cidr[family] for family in detected)
     return NodeFacts(
-        name=topology.HOSTNAMES[node],
+        name=topology.hostnames[node],
         addresses=frozenset(addresses),
         detect_mode=mode,
         cluster_cidrs=networks,

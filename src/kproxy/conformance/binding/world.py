@@ -34,7 +34,7 @@ from kproxy.conformance.case import (
     Step,
     WatchFault,
 )
-from kproxy.lab import topology
+from kproxy.lab.topology import LAB, Topology
 from kproxy.model import api
 from kproxy.model.network import Family
 from kproxy.spec.node import NodeFacts
@@ -91,7 +91,7 @@ class WithholdEvents:
 
 @dataclass(frozen=True, slots=True)
 class AddAddress:
-    """Add a node's additional address of a family, `topology.GAINED_ADDRESS`."""
+    """Add a node's additional address of a family, `Topology.gained_address`."""
 
     node: str
     family: Family
@@ -106,9 +106,10 @@ def document_key(document: Document) -> Key:
     return (document["kind"], metadata.get("namespace", ""), metadata["name"])
 
 
-def lab_objects() -> dict[Key, Document]:
+def lab_objects(topology: Topology = LAB) -> dict[Key, Document]:
     """Objects that every lab starts with: Nodes and the ServiceCIDR."""
-    return {document_key(document): document for document in (*node_documents(), service_cidr_document())}
+    documents = (*node_documents(topology), service_cidr_document(topology))
+    return {document_key(document): document for document in documents}
 
 
 @dataclass(slots=True)
@@ -116,7 +117,7 @@ class World:
     """Objects of one instance, beside the lab's own."""
 
     instance: Instance
-    objects: dict[Key, Document] = field(default_factory=lab_objects)
+    objects: dict[Key, Document] = field(init=False)
     nodes_with_added_address: set[str] = field(default_factory=set)
     """Nodes with an address added since the start."""
     late_address_nodes: set[str] = field(default_factory=set)
@@ -127,6 +128,10 @@ class World:
     frozen_objects: dict[str, dict[Key, Document]] = field(default_factory=dict)
     """Objects by node as of the moment its proxy's kernel writes began to fail: its rules still reflect these."""
 
+    def __post_init__(self) -> None:
+        """Begin with the objects of the lab."""
+        self.objects = lab_objects(self.instance.topology)
+
     def apply_step(self, step: Step) -> tuple[Change, ...]:
         """Apply a step that changes objects; returns the writes, Services before slices."""
         match step:
@@ -135,9 +140,9 @@ class World:
             case Delete(service=service, keep_slices=keep_slices):
                 return self._delete(service, keep_slices=keep_slices)
             case SetZone() | SetTaints() | StartNodeDeletion():
-                return (self._put(_node(step)),)
+                return (self._put(_node(self.instance.topology, step)),)
             case AddServiceCidr():
-                return (self._put(service_cidr_document(second=True)),)
+                return (self._put(service_cidr_document(self.instance.topology, second=True)),)
             case AddNodeAddress(node=node):
                 self.nodes_with_added_address.add(node)
                 self.late_address_nodes.add(node)
@@ -199,10 +204,10 @@ class World:
 
     def facts(self, node: str) -> NodeFacts:
         """Facts about a node, for the oracle."""
-        facts = node_facts(node, self.instance.case.profile)
+        facts = node_facts(node, self.instance.case.profile, self.instance.topology)
         if node not in self.nodes_with_added_address:
             return facts
-        more = frozenset({topology.GAINED_ADDRESS[node][self.instance.family]})
+        more = frozenset({self.instance.topology.gained_address[node][self.instance.family]})
         late = more if node in self.late_address_nodes else frozenset()
         return replace(facts, addresses=facts.addresses | more, late_addresses=late)
 
@@ -212,11 +217,11 @@ class World:
         return api.parse_cluster(msgspec.json.encode({"kind": "List", "items": list(objects.values())}))
 
 
-def _node(step: SetZone | SetTaints | StartNodeDeletion) -> Document:
+def _node(topology: Topology, step: SetZone | SetTaints | StartNodeDeletion) -> Document:
     match step:
         case SetZone(node=node, zone=zone):
-            return node_document(node, zone)
+            return node_document(topology, node, zone)
         case SetTaints(node=node, keys=keys):
-            return node_document(node, topology.ZONES[node], keys)
+            return node_document(topology, node, topology.zones[node], keys)
         case StartNodeDeletion(node=node):
-            return node_document(node, topology.ZONES[node], deleting=True)
+            return node_document(topology, node, topology.zones[node], deleting=True)

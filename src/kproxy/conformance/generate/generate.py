@@ -39,7 +39,7 @@ from kproxy.conformance.case import (
 )
 from kproxy.conformance.cases import profiles
 from kproxy.conformance.generate.oracle_answers import with_oracle_answers
-from kproxy.lab import topology
+from kproxy.lab.topology import NODES
 from kproxy.model.network import Family, Protocol
 
 T = TypeVar("T")
@@ -235,8 +235,8 @@ def _probes(choose: Chooser, services: dict[str, CaseService]) -> Iterator[Probe
 
 SENDERS: tuple[Vantage, ...] = (
     *map(pod, ("a1", "a3", "b1", "b3")),
-    *map(host, topology.NODES),
-    *(somebody(node) for somebody in (client, remote) for node in topology.NODES),
+    *map(host, NODES),
+    *(somebody(node) for somebody in (client, remote) for node in NODES),
 )
 
 
@@ -254,7 +254,7 @@ def _targets(service: CaseService, sender: Vantage) -> Iterator[Target]:
 
 
 def _node_ports(service: CaseService, port: Port, sender: Vantage) -> Iterator[Target]:
-    for node in topology.NODES:
+    for node in NODES:
         yield service.node_port(node).at(port.name)
         if sender.node == node and sender.kind in {VantageKind.HOST, VantageKind.ON_LINK}:
             yield service.node_port(node, second=True).at(port.name)

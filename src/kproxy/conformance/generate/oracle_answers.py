@@ -8,7 +8,6 @@ from kproxy.conformance.binding.bind import BoundPacket, Instance
 from kproxy.conformance.binding.lab_objects import node_facts
 from kproxy.conformance.binding.world import World
 from kproxy.conformance.case import Case, Delete, Lawful, Probe, ReachedBackend, Step, Target, VantageKind
-from kproxy.lab import topology
 from kproxy.model import api
 from kproxy.spec.oracle import expect
 from kproxy.spec.outcome import ClauseId, Delivered, Expectation, Failure, Outcome, SourceIP
@@ -55,7 +54,7 @@ def _answer_probe(
 
 
 def _expect(instance: Instance, cluster: api.Cluster, bound: BoundPacket) -> Expectation:
-    return expect(cluster, node_facts(bound.node, instance.case.profile), bound.packet)
+    return expect(cluster, node_facts(bound.node, instance.case.profile, instance.topology), bound.packet)
 
 
 def _symbolic_outcomes(instance: Instance, outcomes: frozenset[Outcome], to: Target) -> Lawful:
@@ -98,4 +97,4 @@ def _is_answerable(instance: Instance, probe: Probe) -> bool:
     if probe.sender.kind in here and probe.sender.node == judge:
         return True
     kept = [o.on for o in probe.expect if isinstance(o, ReachedBackend) and o.source is SourceIP.PRESERVED]
-    return all(on == judge or on in topology.PODS[judge] for on in kept)
+    return all(on == judge or on in instance.topology.pods[judge] for on in kept)

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from kproxy.conformance.case import Profile
-from kproxy.lab import topology
+from kproxy.lab.topology import LAB
 
 HEALTHZ_PORT = 10256
 
@@ -47,7 +47,7 @@ def kube_proxy_configuration(profile: Profile, node: NodeConfiguration) -> str:
         "kind": "KubeProxyConfiguration",
         "mode": node.mode,
         "clientConnection": {"kubeconfig": node.kubeconfig},
-        "hostnameOverride": node.hostname or topology.HOSTNAMES[node.node],
+        "hostnameOverride": node.hostname or LAB.hostnames[node.node],
         "healthzBindAddress": node.healthz,
         "metricsBindAddress": node.metrics,
         "iptables": {**periods, **masquerade},
@@ -69,7 +69,7 @@ def kube_proxy_configuration(profile: Profile, node: NodeConfiguration) -> str:
     if profile.localhost_node_ports is not None:
         document["iptables"]["localhostNodePorts"] = profile.localhost_node_ports
     if profile.detect_mode == "ClusterCIDR":
-        own = [str(topology.CLUSTER_CIDR[family]) for family in profile.detect_families]
+        own = [str(LAB.cluster_cidr[family]) for family in profile.detect_families]
         document["clusterCIDR"] = ",".join(node.cluster_cidrs or own)
     if profile.detect_mode in INTERFACE_FIELDS:
         document["detectLocal"] = {INTERFACE_FIELDS[profile.detect_mode]: profile.detect_interface}

@@ -1,7 +1,7 @@
 """Barrier: waits until every node serves a sentinel Service in every family.
 
 A proxy that serves it has applied all changes before it. Used by the testbed of namespaces and by the copy of a
-cluster (`kproxy.tools.lab_session`), which have sentinels of their own.
+cluster (`kproxy.tools.lab_session`).
 
 Theory of operation. There is no API by which a proxy of any make reports that it has applied a change, and waiting a
 fixed time is slow or wrong. But proxies apply changes in the order in which they receive them, each family and node

@@ -12,7 +12,6 @@ from kproxy.conformance.binding.bind import Instance
 from kproxy.conformance.case import Target, UnrelatedEntries, delivered_to
 from kproxy.conformance.case.descriptions import SAME_ENTRIES
 from kproxy.conformance.testbed import Observation
-from kproxy.lab import topology
 from kproxy.lab.faults.conntrack_entries import InsertedEntry, entry_identities, insert_entry
 from kproxy.lab.network import Network
 from kproxy.lab.probes.observation import Socket
@@ -49,9 +48,9 @@ class BystanderEntries:
 def bystander_entries(instance: Instance, step: UnrelatedEntries) -> tuple[InsertedEntry, ...]:
     """Entries of a step; all have a source port of the case's own, the number of its node port."""
     number = instance.destination(step.service.node_port(step.node))[1]
-    client = topology.CLIENT_ADDRESS[step.node][instance.family]
-    here = topology.NODE_ADDRESS[step.node][instance.family]
-    pod = Socket(topology.POD_ADDRESS[step.backend][instance.family], number)
+    client = instance.topology.client_address[step.node][instance.family]
+    here = instance.topology.node_address[step.node][instance.family]
+    pod = Socket(instance.topology.pod_address[step.backend][instance.family], number)
     near, beside = (
         _destination(instance, service.cluster_ip) for service in (step.service, step.other_service)
     )

@@ -14,7 +14,6 @@ from kproxy.conformance.binding.bind import Instance
 from kproxy.conformance.case import EndpointCountLocation, Ping, Probe, TargetKind, VantageKind
 from kproxy.conformance.case import Open as HoldStep
 from kproxy.conformance.testbed import HarnessError, Observation, describe_health, describe_status
-from kproxy.lab import topology
 from kproxy.lab.probes import echo, http
 from kproxy.lab.probes import observation as lab
 from kproxy.model.network import Address, Packet
@@ -51,7 +50,7 @@ def probe_context(instance: Instance, step: Step) -> ProbeContext:
         sender=str(step.sender),
         judge=question.node,
         packet=question.packet,
-        own=topology.local_addresses(question.node, question.packet.family),
+        own=instance.topology.local_addresses(question.node, question.packet.family),
         by_host=step.sender.kind is VantageKind.HOST,
         directly=step.to.kind is TargetKind.BACKEND,
         port=0 if isinstance(step, Ping) else question.packet.port,

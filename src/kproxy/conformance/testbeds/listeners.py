@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from kproxy.conformance.binding.bind import NODE_PORT_KINDS, Instance
 from kproxy.conformance.case import Case, CaseService, Open, Port, Probe
 from kproxy.conformance.testbeds.interpret import HOST
-from kproxy.lab import topology
 from kproxy.model.network import Protocol
 
 
@@ -26,7 +25,7 @@ def listeners(instances: Sequence[Instance]) -> Iterator[tuple[str, int, Protoco
                     yield backend.on, number, port.protocol, backend.on
                 number = instance.node_port(service, port)
                 if number and number not in taken:
-                    for node in topology.NODES:
+                    for node in instance.topology.nodes:
                         yield node, number, port.protocol, HOST + node
         for step in instance.case.steps:
             bare = isinstance(step, Probe) and step.init_chunk_only

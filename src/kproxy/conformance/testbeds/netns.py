@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from kproxy.conformance.binding.bind import FIRST_HEALTH_PORT, LOOPBACK, LOOPBACK_DAEMON_PORT, Instance
+from kproxy.conformance.binding.bind import FIRST_HEALTH_PORT, LOOPBACK_DAEMON_PORT, Instance
 from kproxy.conformance.binding.kubernetes_objects import Document
 from kproxy.conformance.binding.lab_objects import node_documents, unlabelled_node_documents
 from kproxy.conformance.binding.world import (
@@ -59,10 +59,9 @@ from kproxy.conformance.testbeds.listeners import listeners
 from kproxy.conformance.testbeds.packet_testbed import PATIENCE, QUIET, PacketTestbed
 from kproxy.conformance.testbeds.probe_transport import LabTransport, lab_flow
 from kproxy.conformance.testbeds.proxies import LabApiServer, Proxies
-from kproxy.conformance.testbeds.sentinel import MOVED, MOVED_PORT, SENTINEL_POD, SENTINEL_PORT
+from kproxy.conformance.testbeds.sentinel import MOVED, MOVED_PORT, SENTINEL_PORT
 from kproxy.conformance.testbeds.settling import Settling
 from kproxy.conformance.testbeds.watch_faults import change_during_fault, merge_withheld, start_without_slices
-from kproxy.lab import topology
 from kproxy.lab.apiserver import ApiServer, ResourceKind
 from kproxy.lab.faults import write_faults
 from kproxy.lab.kernels.abilities import KernelName
@@ -73,6 +72,7 @@ from kproxy.lab.lab import Lab, open_lab
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.probes import crafted
 from kproxy.lab.processes import Xtables
+from kproxy.lab.topology import LOOPBACK
 from kproxy.model.network import Family, Protocol
 from kproxy.spec.outcome import Failure
 
@@ -119,7 +119,7 @@ def opener(
                         testbed.label_zones_later()
                     await testbed.control()
                     if Family.IPV6 not in profile.families:
-                        lab.network.switch_off_ipv6(topology.NODES)
+                        lab.network.switch_off_ipv6(lab.topology.nodes)
                     tried = _tried(instances, subject, mode)
                     if profile.forward_drop and Feature.FORWARD_POLICY in tried:
                         await proxies.drop_forwarded()
@@ -174,7 +174,9 @@ class NetnsTestbed(PacketTestbed):
         self.lab, self.server, self.proxies = lab, server, proxies
         slow = _emulated()
         seconds = barrier or (SLOW_BARRIER if slow else BARRIER)
-        self._settling = Settling(self.change, self.lab.probe, self._overdue, seconds, varied=True)
+        self._settling = Settling(
+            self.change, self.lab.probe, self._overdue, seconds, lab.topology, varied=True
+        )
         self._ground = LabTransport(lab)
         super().__init__(self._ground, *((SLOW_PATIENCE, SLOW_QUIET) if slow else (PATIENCE, QUIET)))
         self._keeper = EvidenceCollector(lab, proxies)
@@ -191,27 +193,28 @@ class NetnsTestbed(PacketTestbed):
 
     def prepare(self, instances: Sequence[Instance]) -> None:
         """Write the lab's own objects to the API server and open every server the cases need."""
-        for document in lab_objects().values():
+        for document in lab_objects(self.lab.topology).values():
             self._put(document)
         if isinstance(self.server, KubeApiServer):
             self._objections = admission_problems(self.server.store, instances)
-        for node in topology.NODES:
+        for node in self.lab.topology.nodes:
             for protocol in (Protocol.TCP, Protocol.UDP):
                 everywhere = tuple(LOOPBACK.values())
                 self.lab.servers.serve(
                     self.lab.network[node], LOOPBACK_DAEMON_PORT, protocol, HOST + node, everywhere
                 )
-        for port, who in ((SENTINEL_PORT, SENTINEL_POD), (MOVED_PORT, MOVED)):
-            self.lab.servers.serve(self.lab.network[SENTINEL_POD], port, Protocol.TCP, who)
+        pod = self.lab.topology.sentinel_pod
+        for port, who in ((SENTINEL_PORT, pod), (MOVED_PORT, MOVED)):
+            self.lab.servers.serve(self.lab.network[pod], port, Protocol.TCP, who)
         able = [instance for instance in instances if self.not_runnable_reason(instance.case) is None]
         for where, port, protocol, who in dict.fromkeys(listeners(able)):
             self.lab.servers.serve(self.lab.network[where], port, protocol, who)
 
     def label_zones_later(self) -> None:
         """Leave the zone labels of Nodes out until proxies run, so that one case alone judges their effect at a start."""
-        for document in unlabelled_node_documents():
+        for document in unlabelled_node_documents(self.lab.topology):
             self._put(document)
-        self._zones_to_come = node_documents()
+        self._zones_to_come = node_documents(self.lab.topology)
 
     def not_runnable_reason(self, case: Case) -> str | None:
         """Reason why this kernel cannot run a case."""
@@ -242,7 +245,7 @@ class NetnsTestbed(PacketTestbed):
                 case RestartProxy():
                     await self._restart(change)
                 case AddAddress(node=node, family=family):
-                    self.lab.network.add_node_address(node, family)
+                    self.lab.network.add_node_address(node, family, self.lab.topology)
                 case RefuseWrites(node=node):
                     self._settling.excuse(node)
                     await self.proxies.refuse_writes(node)
@@ -376,7 +379,7 @@ def _emulated() -> bool:
 
 def _kernel_has_sctp(lab: Lab) -> bool:
     try:
-        lab.network[SENTINEL_POD].socket(2, 1, 132).close()
+        lab.network[lab.topology.sentinel_pod].socket(2, 1, 132).close()
     except OSError:
         return False
     return True

@@ -34,7 +34,6 @@ from kproxy.conformance.testbeds.interpret import (
     interpret_step,
 )
 from kproxy.conformance.testbeds.probe_transport import FlowHandle, ProbeTransport
-from kproxy.lab import topology
 from kproxy.lab.lab import Traced
 from kproxy.lab.probes.observation import Direction, ProbeRequest
 from kproxy.spec.outcome import Failure
@@ -119,7 +118,7 @@ class PacketTestbed:
     async def _proxy_health(self, instance: Instance, step: CheckProxy) -> str:
         request = ProbeRequest(
             sender=step.sender.name,
-            destination=topology.NODE_ADDRESS[step.node][instance.family],
+            destination=instance.topology.node_address[step.node][instance.family],
             port=HEALTHZ_PORT,
             patience=self._patience,
         )

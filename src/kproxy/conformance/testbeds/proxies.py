@@ -22,7 +22,6 @@ from kproxy.conformance.subjects.subject import Subject, SubjectProcess, fill_pl
 from kproxy.conformance.testbed import HarnessError, SubjectFailed
 from kproxy.conformance.testbeds.cause import first_error
 from kproxy.conformance.testbeds.disk_watch import DiskWatch, read_tail
-from kproxy.lab import topology
 from kproxy.lab.apiserver import ResourceKind, kubeconfig
 from kproxy.lab.faults.write_faults import WriteFault, inject_write_errors
 from kproxy.lab.kernels.current import time_here
@@ -30,7 +29,7 @@ from kproxy.lab.kernels.uml import Time
 from kproxy.lab.network import Network
 from kproxy.lab.processes import Process, Xtables, listen_in, run_in, spawn, xtables_directory
 from kproxy.lab.sandbox import Sandbox, open_sandbox
-from kproxy.model.network import Family
+from kproxy.lab.topology import LAB, NODES, Topology
 
 API_PORT = 6443
 API_ADDRESS = f"127.0.0.1:{API_PORT}"
@@ -80,10 +79,12 @@ class NodeIdentity:
     cluster_cidrs: tuple[str, ...] = ()
 
 
-OF_TOPOLOGY: Mapping[str, NodeIdentity] = {
-    node: NodeIdentity(topology.HOSTNAMES[node], str(topology.NODE_ADDRESS[node][Family.IPV4]))
-    for node in topology.NODES
-}
+def node_identities(topology: Topology, cluster_cidrs: tuple[str, ...] = ()) -> Mapping[str, NodeIdentity]:
+    """Identities of a topology's nodes."""
+    return {
+        node: NodeIdentity(hostname, str(next(iter(topology.node_address[node].values()))), cluster_cidrs)
+        for node, hostname in topology.hostnames.items()
+    }
 
 
 class Proxies:
@@ -100,14 +101,14 @@ class Proxies:
     ) -> None:
         self._network, self._subject, self._mode, self._profile = network, subject, mode, profile
         self._directory = directory
-        self.nodes: Mapping[str, NodeIdentity] = OF_TOPOLOGY
+        self.nodes: Mapping[str, NodeIdentity] = node_identities(LAB)
         """Nodes that it runs on, with their identities; to be changed before the start."""
         self.sandboxed = False
         """True if it gets a sandbox on each node (`kproxy.lab.sandbox`); to be changed before the start."""
         self._tools = xtables_directory(directory / "bin", variant)
         self._server: LabApiServer | None = None
         self._masquerade_bits: dict[str, int] = {}
-        self._modes = dict.fromkeys(topology.NODES, subject.mode_before(mode)) if profile.mode_before else {}
+        self._modes = dict.fromkeys(NODES, subject.mode_before(mode)) if profile.mode_before else {}
         self._running: dict[str, list[Process]] = {}
         self._rooms: dict[str, Sandbox] = {}
         self._refusing: dict[str, WriteFault] = {}

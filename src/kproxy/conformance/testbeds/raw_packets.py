@@ -5,13 +5,14 @@ See `kproxy.lab.probes.crafted`.
 
 from __future__ import annotations
 
-from kproxy.conformance.binding.bind import LOOPBACK, LOOPBACK_DAEMON_PORT, Instance
+from kproxy.conformance.binding.bind import LOOPBACK_DAEMON_PORT, Instance
 from kproxy.conformance.case import Probe, TargetKind, VantageKind
 from kproxy.conformance.testbed import Observation
 from kproxy.conformance.testbeds.interpret import interpret_step
 from kproxy.lab.lab import Lab
 from kproxy.lab.probes import crafted
 from kproxy.lab.probes.observation import Socket
+from kproxy.lab.topology import LOOPBACK
 from kproxy.model.network import Protocol
 from kproxy.spec.outcome import Failure
 

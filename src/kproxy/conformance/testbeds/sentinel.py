@@ -6,15 +6,13 @@ from dataclasses import dataclass
 
 from kproxy.conformance.binding.kubernetes_objects import Document
 from kproxy.conformance.binding.world import Key, document_key
-from kproxy.lab import topology
+from kproxy.lab.topology import LAB, Topology
 from kproxy.model.network import Address, Family
 
-SENTINEL_POD = "a3"
 SENTINEL_PORT = 9999
-MOVED_PORT, MOVED = 9998, f"{SENTINEL_POD}, the sentinels' other port"
+MOVED_PORT, MOVED = 9998, "the sentinels' other port"
 """Port that its endpoint moves to, and the name of the server there."""
 NAMESPACE = "kproxy-lab"
-FIRST_OFFSET, ADDRESSES = 512, 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +23,7 @@ class Sentinel:
     port: int = 80
     families: tuple[Family, ...] = tuple(Family)
     target: int = SENTINEL_PORT
+    topology: Topology = LAB
 
     @property
     def name(self) -> str:
@@ -32,8 +31,9 @@ class Sentinel:
         return f"sentinel-{self.number}"
 
     def cluster_ip(self, family: Family) -> Address:
-        """Cluster IP of the Service; reused only after `ADDRESSES` further sentinels."""
-        return topology.SERVICE_CIDR[family][FIRST_OFFSET + self.number % ADDRESSES]
+        """Cluster IP of the Service; reused only after as many further sentinels as there are addresses."""
+        addresses = self.topology.sentinel_addresses[family]
+        return addresses[self.number % len(addresses)]
 
     @property
     def documents(self) -> tuple[Document, ...]:
@@ -64,6 +64,7 @@ class Sentinel:
         }
 
     def _slice(self, family: Family) -> Document:
+        topology, pod = self.topology, self.topology.sentinel_pod
         return {
             "apiVersion": "discovery.k8s.io/v1",
             "kind": "EndpointSlice",
@@ -75,9 +76,9 @@ class Sentinel:
             "addressType": family.value,
             "endpoints": [
                 {
-                    "addresses": [str(topology.POD_ADDRESS[SENTINEL_POD][family])],
+                    "addresses": [str(topology.pod_address[pod][family])],
                     "conditions": {"ready": True},
-                    "nodeName": topology.HOSTNAMES[topology.node_of(SENTINEL_POD)],
+                    "nodeName": topology.hostnames[topology.node_of(pod)],
                 }
             ],
             "ports": [{"name": "", "protocol": "TCP", "port": self.target}],

@@ -35,9 +35,9 @@ from kproxy.conformance.engine.convergence import ChangeKind, LatencySample
 from kproxy.conformance.testbed import HarnessError, NothingServed, SubjectFailed
 from kproxy.conformance.testbeds.barrier import Overdue, Place, wait_until_served
 from kproxy.conformance.testbeds.lag import lag
-from kproxy.conformance.testbeds.sentinel import MOVED, MOVED_PORT, SENTINEL_POD, SENTINEL_PORT, Sentinel
-from kproxy.lab import topology
+from kproxy.conformance.testbeds.sentinel import MOVED, MOVED_PORT, SENTINEL_PORT, Sentinel
 from kproxy.lab.probes.observation import Answered, Observation, ProbeRequest
+from kproxy.lab.topology import LAB, Topology
 from kproxy.model.network import Family
 
 _FIRST_PATIENCE, _PATIENCE = 0.03, 0.3
@@ -60,7 +60,7 @@ class Settling:
         probe: Callable[[ProbeRequest], Awaitable[Observation]],
         overdue: Callable[[Sequence[Place], float], str],
         seconds: float,
-        families: Sequence[Family] = tuple(Family),
+        topology: Topology = LAB,
         *,
         varied: bool = False,
     ) -> None:
@@ -72,7 +72,7 @@ class Settling:
         self._served = self._works = False
         self._unwritable: set[str] = set()
         self._caught_up = True
-        self.families = tuple(families)
+        self._topology, self.families = topology, topology.families
         self.applied: list[LatencySample] = []
         """Every change that was awaited, except the first of all, which waits for the subject's start."""
         self._begun = 0.0
@@ -88,7 +88,7 @@ class Settling:
         self._unwritable.discard(node)
 
     def _places(self) -> list[Place]:
-        nodes = [node for node in topology.NODES if node not in self._unwritable]
+        nodes = [node for node in self._topology.nodes if node not in self._unwritable]
         return list(itertools.product(nodes, self.families))
 
     async def settle(self, check: Check = lambda: None) -> None:
@@ -111,20 +111,18 @@ class Settling:
         If it is reached before the subject is started, the lab works, and a later failure is the subject's.
         """
         for node, family in self._places():
-            to = topology.POD_ADDRESS[SENTINEL_POD][family]
+            pod = self._topology.sentinel_pod
+            to = self._topology.pod_address[pod][family]
             direct = ProbeRequest(sender=node, destination=to, port=SENTINEL_PORT, patience=_DIRECT)
-            if not _from_sentinel(seen := await self._probe(direct)):
-                reason = (
-                    f"node {node} does not reach pod {SENTINEL_POD} by {family.value}, without any Service"
-                )
+            if not _answered(seen := await self._probe(direct), pod):
+                reason = f"node {node} does not reach pod {pod} by {family.value}, without any Service"
                 raise HarnessError(f"{reason}: {seen}")
         self._works = True
 
     async def _settle(self, check: Check) -> None:
         if not self._caught_up and not await self._catches_up(check):
             return
-        await self._write([Remove(key) for old in self._standing for key in old.keys])
-        self._standing = []
+        await self.remove_sentinels()
         first = await self._created(ChangeKind.TOGETHER, check)
         match next(self._second):
             case ChangeKind.MOVED:
@@ -137,8 +135,13 @@ class Settling:
             case _:
                 await self._created(ChangeKind.CREATED, check)
 
+    async def remove_sentinels(self) -> None:
+        """Delete the sentinels that there are."""
+        await self._write([Remove(key) for old in self._standing for key in old.keys])
+        self._standing = []
+
     async def _created(self, kind: ChangeKind, check: Check) -> Sentinel:
-        sentinel = Sentinel(next(self._numbers), families=self.families)
+        sentinel = Sentinel(next(self._numbers), families=self.families, topology=self._topology)
         self._standing.append(sentinel)
         await self._changed(kind, sentinel, check)
         return sentinel
@@ -196,11 +199,11 @@ class Settling:
 
     async def _serves(self, sentinel: Sentinel, node: str, family: Family) -> bool:
         seen = await self._probed(sentinel, node, family, self._patience)
-        return _from_sentinel(seen, SENTINEL_POD if sentinel.target == SENTINEL_PORT else MOVED)
+        return _answered(seen, sentinel.topology.sentinel_pod if sentinel.target == SENTINEL_PORT else MOVED)
 
     async def _is_gone(self, sentinel: Sentinel, node: str, family: Family) -> bool:
         seen = await self._probed(sentinel, node, family, _PATIENCE)
-        return not _from_sentinel(seen, SENTINEL_POD) and not _from_sentinel(seen, MOVED)
+        return not _answered(seen, sentinel.topology.sentinel_pod, MOVED)
 
     async def _probed(self, sentinel: Sentinel, node: str, family: Family, patience: float) -> Observation:
         to = sentinel.cluster_ip(family)
@@ -216,5 +219,5 @@ class Settling:
         return min(max(time.monotonic() - self._begun, _FIRST_PATIENCE), _PATIENCE)
 
 
-def _from_sentinel(seen: Observation, who: str = SENTINEL_POD) -> bool:
-    return isinstance(seen, Answered) and seen.who == who
+def _answered(seen: Observation, *who: str) -> bool:
+    return isinstance(seen, Answered) and seen.who in who

@@ -15,13 +15,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from kproxy.lab import namespaces, topology
+from kproxy.lab import namespaces
 from kproxy.lab.apiserver import kubeconfig
 from kproxy.lab.kube.assets import Assets
 from kproxy.lab.kube.relay import Relay
 from kproxy.lab.kube.store import KubeStore, on_loopback
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.processes import Process, spawn
+from kproxy.lab.topology import LAB
 from kproxy.model.network import Family
 from kproxy.tls import client_context
 
@@ -110,7 +111,7 @@ class KubeApiServer:
         tokens, key = self._directory / "tokens.csv", self._directory / "service-account.key"
         tokens.write_text(f'{self._token},lab,lab,"system:masters"\n')
         subprocess.run(("openssl", "genrsa", "-out", str(key), "2048"), check=True, capture_output=True)
-        ranges = ",".join(str(topology.SERVICE_CIDR[family]) for family in Family)
+        ranges = ",".join(str(LAB.service_cidr[family]) for family in Family)
         return [
             str(self._assets.kube_apiserver),
             f"--etcd-servers={_ETCD}",
@@ -121,7 +122,7 @@ class KubeApiServer:
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--cert-dir={self._directory / 'certificates'}",
             "--bind-address=127.0.0.1",
-            f"--advertise-address={topology.NODE_ADDRESS['a'][Family.IPV4]}",
+            f"--advertise-address={LAB.node_address['a'][Family.IPV4]}",
             f"--secure-port={PORT}",
             f"--token-auth-file={tokens}",
             "--authorization-mode=AlwaysAllow",

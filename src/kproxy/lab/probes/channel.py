@@ -29,7 +29,6 @@ import struct
 from contextlib import suppress
 from ipaddress import ip_address
 
-from kproxy.lab import topology
 from kproxy.lab.captures.capture import Captures
 from kproxy.lab.namespaces import Namespace
 from kproxy.lab.probes import message, packets
@@ -46,6 +45,7 @@ from kproxy.lab.probes.observation import (
     Socket,
     Unsupported,
 )
+from kproxy.lab.topology import NODES
 from kproxy.linux import socket_constants
 from kproxy.model.network import Address, Family, Protocol
 
@@ -100,7 +100,7 @@ class Channel:
         self._pending_number, self._padding = number, message.padding(number, size)
         self._out, self._in = self._out + message.encode_request(number, size), b""
         self._beat(patience / _BEATS, _BEATS)
-        about = self.request.to if self._namespace.name in topology.NODES else None
+        about = self.request.to if self._namespace.name in NODES else None
         self._captures.watch(number, self._namespace.name, self._end, about)
         try:
             self._start()

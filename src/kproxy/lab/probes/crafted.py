@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from kproxy.lab import topology
 from kproxy.lab.namespaces import LabError, Namespace
 from kproxy.lab.probes import message, packets
 from kproxy.lab.probes.channel import sequence_numbers
 from kproxy.lab.probes.observation import Answered, Direction, Sighting, Silent, Socket
+from kproxy.lab.topology import LAB, UPLINK
 from kproxy.model.network import Address, Protocol
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ async def _looked_for(look: Callable[[], T], patience: float) -> T:
 
 def _at_home(sighting: Sighting) -> bool:
     """True if a packet entered the pod that has its destination address."""
-    own = topology.POD_ADDRESS.get(sighting.namespace, {}).values()
+    own = LAB.pod_address.get(sighting.namespace, {}).values()
     return sighting.direction is Direction.IN and sighting.destination.address in own
 
 
@@ -162,8 +162,8 @@ def _send_raw(namespace: Namespace, segment: packets.Segment) -> None:
 
 def _send_to_neighbour(lab: Lab, node: str, packet: bytes) -> None:
     ethertype = 0x0800 if packet[0] >> 4 == 4 else 0x86DD
-    link_address = lab.network[node].link_address(topology.UPLINK)
-    lab.wire.sendto(packet, (topology.UPLINK, ethertype, 0, 0, link_address))
+    link_address = lab.network[node].link_address(UPLINK)
+    lab.wire.sendto(packet, (UPLINK, ethertype, 0, 0, link_address))
 
 
 def _delivered(lab: Lab, node: str, number: int, source: Socket, daemon: Socket, protocol: Protocol) -> bool:

@@ -22,7 +22,7 @@ from kproxy.tools.compare.worker import ReplicaWorker, WorkerJob
 from kproxy.tools.explain.dump import Dump
 from kproxy.tools.lab_session.frontend_probes import FrontendProbe, frontend_probes
 from kproxy.tools.lab_session.kernel import restart_in_kernel
-from kproxy.tools.lab_session.layout import CannotCopy, layout
+from kproxy.tools.lab_session.layout import CannotCopy, replica_topology
 from kproxy.tools.lab_session.options import (
     ReplicaOptions,
     load_dump,
@@ -75,7 +75,7 @@ def _compare(
     require_tools()
     _can_write(options)
     dump = load_dump(options.cluster)
-    lab = layout(dump, options.cluster.nodes, together=True)
+    lab = replica_topology(dump, options.cluster.nodes, together=True)
     probes = _probeable(frontend_probes(dump, lab))
     judge = replica_oracle(dump, lab, oracle_settings(options.cluster))
     job = WorkerJob(dump, lab, probes)
@@ -102,7 +102,7 @@ def _compare(
     report = show.ComparisonReport(
         names=(left.name, right.name),
         modes=(one.mode, other.mode),
-        layout=lab,
+        topology=lab,
         compared=found,
         seconds=time.monotonic() - begun,
     )
@@ -145,7 +145,7 @@ def _export(options: CompareOptions, dump: Dump, report: show.ComparisonReport) 
     for name, found in report.samples():
         path = options.export / f"{name.replace('-', '_')}.py"
         path.write_text(
-            export.case_module(dump, report.layout, found, f"compare.{name}", f"Differs in {text}.")
+            export.case_module(dump, report.topology, found, f"compare.{name}", f"Differs in {text}.")
         )
         yield path
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, replace
 
+from kproxy.lab.topology import Topology
 from kproxy.model import api
 from kproxy.model.network import Address, parse_address
 from kproxy.spec.oracle import expect
@@ -16,7 +17,6 @@ from kproxy.spec.outcome import Expectation
 from kproxy.tools.explain.dump import Dump
 from kproxy.tools.explain.explanation import ProxySettings, dump_node_facts
 from kproxy.tools.lab_session.frontend_probes import FrontendProbe
-from kproxy.tools.lab_session.layout import Layout
 
 
 class ServiceIndex:
@@ -55,21 +55,20 @@ class ReplicaOracle:
     """Oracle for one lab."""
 
     focus: ServiceIndex
-    layout: Layout
+    topology: Topology
     settings: ProxySettings
 
     def expect(self, question: FrontendProbe) -> Expectation:
         """Lawful outcomes, with the clauses."""
         packet = question.packet
         cluster = self.focus.on(packet.destination, packet.port)
-        node = self.layout.node(question.judge)
-        known = cluster.node(node.hostname)
+        known = cluster.node(self.topology.hostnames[question.judge])
         assert known is not None
-        more = tuple(node.gateway.values())
+        more = tuple(self.topology.pod_gateway[question.judge].values())
         settings = replace(self.settings, extra_addresses=(*self.settings.extra_addresses, *more))
         return expect(cluster, dump_node_facts(known, settings), packet)
 
 
-def replica_oracle(dump: Dump, layout: Layout, settings: ProxySettings) -> ReplicaOracle:
+def replica_oracle(dump: Dump, topology: Topology, settings: ProxySettings) -> ReplicaOracle:
     """Oracle for a lab of this cluster."""
-    return ReplicaOracle(ServiceIndex(dump.cluster), layout, settings)
+    return ReplicaOracle(ServiceIndex(dump.cluster), topology, settings)

@@ -36,13 +36,12 @@ from kproxy.conformance.case import service as declare
 from kproxy.conformance.cases import profiles
 from kproxy.conformance.generate.case_source import case_source
 from kproxy.conformance.generate.oracle_answers import with_oracle_answers
-from kproxy.lab.topology import NODES, ZONES
+from kproxy.lab.topology import LAB, Topology
 from kproxy.model import api
 from kproxy.model.network import Address, Protocol, family_of, parse_address, parse_network
 from kproxy.tools.compare.differences import ProxyDifference
 from kproxy.tools.explain.dump import Dump
 from kproxy.tools.lab_session.frontend_probes import ClientKind, FrontendProbe, ProbedAddressKind
-from kproxy.tools.lab_session.layout import Layout
 
 NAME = "web"
 _PORT_NAMES = ("a", "b", "c")
@@ -51,16 +50,16 @@ _PLACES = 2
 _DEFAULT_AFFINITY = 10800
 
 
-def case_module(dump: Dump, layout: Layout, found: ProxyDifference, id: str, reported: str) -> str:
+def case_module(dump: Dump, topology: Topology, found: ProxyDifference, id: str, reported: str) -> str:
     """Python module of the case of a difference; ``reported``: a sentence on where it comes from."""
-    return case_source(case_of(dump, layout, found.probe, id), reported)
+    return case_source(case_of(dump, topology, found.probe, id), reported)
 
 
 def case_of(
-    dump: Dump, layout: Layout, question: FrontendProbe, id: str, profile: Profile = profiles.NODE_CIDR
+    dump: Dump, topology: Topology, question: FrontendProbe, id: str, profile: Profile = profiles.NODE_CIDR
 ) -> Case:
     """Case of a probe, with the oracle's expectation."""
-    writer = _Writer(dump, layout, question)
+    writer = _Writer(dump, topology, question)
     web = writer.service()
     steps = (Apply(web), Probe(sender=writer.sender(), to=writer.target(web), expect=frozenset()))
     about = "From a cluster that was printed by kubectl; names and addresses are the lab's."
@@ -74,7 +73,7 @@ class _Writer:
     """Writer of one Service in a case's names, seen from the judging node."""
 
     dump: Dump
-    layout: Layout
+    topology: Topology
     question: FrontendProbe
 
     @property
@@ -165,29 +164,25 @@ class _Writer:
 
     def _place(self, address: Address, used: set[str]) -> str:
         """Free place on the endpoint's side: the judging node, or the other; empty when all are taken."""
-        home = self.layout.namespace_of(address)
-        if home == self.question.judge:
+        home, judge = self.topology.namespace_of(address), self.question.judge
+        if home == judge:
             return home if home not in used else ""
-        judge = self.question.judge
-        node = judge if home.startswith(f"{judge}-") else self._other
+        node = judge if home in self.topology.pods[judge] else self._other
         free = (f"{node}{number}" for number in range(1, _PLACES + 1))
         return next((place for place in free if place not in used), "")
 
     @property
     def _other(self) -> str:
-        return next(node for node in NODES if node != self.question.judge)
+        return next(node for node in LAB.nodes if node != self.question.judge)
 
     def _backend(self, on: str, endpoint: api.Endpoint) -> Backend:
         conditions, hints = endpoint.conditions or api.EndpointConditions(), endpoint.hints
-        judge = self.layout.node(self.question.judge)
-        known = self.dump.cluster.node(judge.hostname)
-        zone = known.metadata.labels.get(api.ZONE_LABEL, "") if known else ""
+        judge = self.question.judge
+        zone, hostname = self.topology.zones[judge], self.topology.hostnames[judge]
         zones = {
-            ZONES[judge.name if z.name == zone else self._other] for z in (hints and hints.for_zones) or []
+            LAB.zones[judge if z.name == zone else self._other] for z in (hints and hints.for_zones) or []
         }
-        nodes = {
-            judge.name if n.name == judge.hostname else self._other for n in (hints and hints.for_nodes) or []
-        }
+        nodes = {judge if n.name == hostname else self._other for n in (hints and hints.for_nodes) or []}
         return Backend(
             on=on,
             ready=conditions.ready,

@@ -9,13 +9,13 @@ from functools import cached_property
 from typing import Any, TextIO
 
 from kproxy.conformance.testbed import Observation
+from kproxy.lab.topology import Topology
 from kproxy.spec.outcome import Delivered
 from kproxy.spec.topics import topic_of_clause
 from kproxy.tools.compare.differences import ProxyDifference, outcome_kinds
 from kproxy.tools.compare.known_differences import DocumentedDifference, documented_difference
 from kproxy.tools.compare.query import ComparisonResult
 from kproxy.tools.lab_session.frontend_probes import ClientKind, FrontendProbe, ProbeSender
-from kproxy.tools.lab_session.layout import Layout
 
 _EXAMPLES = 3
 _PAUSE = 0.2
@@ -48,7 +48,7 @@ class ComparisonReport:
 
     names: tuple[str, str]
     modes: tuple[str, str]
-    layout: Layout
+    topology: Topology
     compared: ComparisonResult
     seconds: float
 
@@ -77,7 +77,7 @@ class ComparisonReport:
 
 def comparison_text(report: ComparisonReport) -> str:
     """Text of the comparison."""
-    nodes = " and ".join(f"{node.hostname}" for node in report.layout.nodes)
+    nodes = " and ".join(report.topology.hostnames.values())
     lines = [f"{report.names[0]} against {report.names[1]} on {nodes}"]
     for entry, found in report.intended.values():
         lines += ["", *_intended(report, entry, found)]
@@ -99,7 +99,7 @@ def _intended(
     services = len({one.probe.name for one in found})
     yield f"  {len(found)} packet{'s' * (len(found) > 1)} to {services} Service{'s' * (services > 1)}, as"
     for one in _samples(found):
-        yield f"    {_what(report.layout, one.probe)}: {_both(report, one)}"
+        yield f"    {_what(report.topology, one.probe)}: {_both(report, one)}"
 
 
 def _samples(found: Sequence[ProxyDifference]) -> Sequence[ProxyDifference]:
@@ -126,7 +126,7 @@ def _unknown(report: ComparisonReport, alike: Sequence[ProxyDifference], _: obje
     first = alike[0]
     yield f"unknown: {first.probe.name}, {first.probe.frontend.value}"
     for one in alike[:_EXAMPLES]:
-        yield f"  {_what(report.layout, one.probe)}"
+        yield f"  {_what(report.topology, one.probe)}"
         for name, seen, bad in zip(report.names, one.seen, one.unlawful, strict=True):
             yield f"    {name}: {_seen(seen)}{'  (unlawful)' if bad else ''}"
         yield f"    lawful: {_lawful(one)}"
@@ -135,12 +135,14 @@ def _unknown(report: ComparisonReport, alike: Sequence[ProxyDifference], _: obje
     yield f"  clauses: {', '.join(first.expectation.clauses)}"
 
 
-def _what(layout: Layout, question: FrontendProbe) -> str:
-    return f"{_sender(layout, question.sender)} -> {question.to} ({question.name}, {question.frontend.value})"
+def _what(topology: Topology, question: FrontendProbe) -> str:
+    return (
+        f"{_sender(topology, question.sender)} -> {question.to} ({question.name}, {question.frontend.value})"
+    )
 
 
-def _sender(layout: Layout, sender: ProbeSender) -> str:
-    node = layout.node(sender.node).hostname
+def _sender(topology: Topology, sender: ProbeSender) -> str:
+    node = topology.hostnames[sender.node]
     match sender.kind:
         case ClientKind.HOST:
             return f"node {node}"
@@ -197,7 +199,7 @@ def comparison_document(report: ComparisonReport) -> dict[str, Any]:
     return {
         "version": 2,
         "proxies": list(report.names),
-        "nodes": [node.hostname for node in report.layout.nodes],
+        "nodes": list(report.topology.hostnames.values()),
         "packets": report.compared.probed,
         "seconds": round(report.seconds, 1),
         "intended": [
@@ -220,8 +222,8 @@ def _packet(report: ComparisonReport, one: ProxyDifference) -> dict[str, Any]:
         "service": question.name,
         "frontend": question.frontend.value,
         "to": question.to,
-        "from": _sender(report.layout, question.sender),
-        "node": report.layout.node(question.judge).hostname,
+        "from": _sender(report.topology, question.sender),
+        "node": report.topology.hostnames[question.judge],
         "outcomes": [sorted(outcome_kinds(side)) for side in one.seen],
         "unlawful": list(one.unlawful),
         "lawful": _lawful(one),

@@ -18,10 +18,10 @@ from multiprocessing.connection import Connection
 
 from kproxy.conformance.testbed import HarnessError, Observation, SubjectFailed
 from kproxy.lab.namespaces import LabError
+from kproxy.lab.topology import Topology
 from kproxy.tools.explain.dump import Dump
 from kproxy.tools.lab_session.frontend_probes import FrontendProbe
 from kproxy.tools.lab_session.lab import ProxySetup, Replica, open_replica
-from kproxy.tools.lab_session.layout import Layout
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _BATCH = 100
@@ -35,7 +35,7 @@ class WorkerJob:
     """Input that both sides have in common: the cluster, its lab and the probes."""
 
     dump: Dump
-    layout: Layout
+    topology: Topology
     questions: Sequence[FrontendProbe]
 
 
@@ -151,7 +151,7 @@ async def _serve(pipe: Connection, job: WorkerJob, order: ProxySetup) -> None:
 
 
 async def _work(pipe: Connection, orders: BatchQueue, job: WorkerJob, order: ProxySetup) -> None:
-    async with open_replica(job.dump, job.layout, order) as replica:
+    async with open_replica(job.dump, job.topology, order) as replica:
         pipe.send(WorkerReady(tuple(replica.unserved)))
         while True:
             await _probe_all(replica, pipe, await orders.get(), job.questions)

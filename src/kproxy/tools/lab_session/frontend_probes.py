@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from kproxy.lab.topology import UPLINK
-from kproxy.lab.wiring import CLIENT, REMOTE
+from kproxy.lab.topology import CLIENT, LOOPBACK, REMOTE, UPLINK, Topology
 from kproxy.model import api
 from kproxy.model.network import (
     Address,
@@ -27,10 +26,9 @@ from kproxy.model.network import (
     parse_network,
 )
 from kproxy.tools.explain.dump import Dump
-from kproxy.tools.lab_session.layout import PROBE_POD, LabNode, Layout
+from kproxy.tools.lab_session.layout import PROBE_POD
 
 UNDEFINED_PORT = 7777
-LOCALHOST: dict[Family, Address] = {Family.IPV4: ip_address("127.0.0.1"), Family.IPV6: ip_address("::1")}
 POD_LINK = "a pod's link"
 
 
@@ -105,16 +103,18 @@ class _Target:
     node_port: int = 0
 
 
-def frontend_probes(dump: Dump, layout: Layout) -> tuple[FrontendProbe, ...]:
+def frontend_probes(dump: Dump, topology: Topology) -> tuple[FrontendProbe, ...]:
     """All probes, Service by Service."""
     found: list[FrontendProbe] = []
     for service in dump.cluster.services.values():
-        for family in layout.families:
-            found += _of_service(dump, layout, service, family)
-    return (*found, *_unallocated(dump, layout))
+        for family in topology.families:
+            found += _of_service(dump, topology, service, family)
+    return (*found, *_unallocated(dump, topology))
 
 
-def _of_service(dump: Dump, layout: Layout, service: api.Service, family: Family) -> Iterator[FrontendProbe]:
+def _of_service(
+    dump: Dump, topology: Topology, service: api.Service, family: Family
+) -> Iterator[FrontendProbe]:
     if not _proxied(service, family):
         return
     key = api.key_of(service)
@@ -124,13 +124,15 @@ def _of_service(dump: Dump, layout: Layout, service: api.Service, family: Family
             continue
         for front, address in _addresses(service, family):
             target = _Target(key, front, address, port.port, protocol)
-            yield from _from_senders(layout, target, tuple(_everybody(layout, family)))
-            yield from _from_senders(layout, target, tuple(_special(dump, layout, service, front, family)))
+            yield from _from_senders(topology, target, tuple(_everybody(topology, family)))
+            yield from _from_senders(
+                topology, target, tuple(_special(dump, topology, service, front, family))
+            )
         if port.node_port:
             yield from _node_port(
-                layout, _Target(key, ProbedAddressKind.NODE_PORT, _ANY, port.node_port, protocol), family
+                topology, _Target(key, ProbedAddressKind.NODE_PORT, _ANY, port.node_port, protocol), family
             )
-    yield from _undefined(layout, service, family)
+    yield from _undefined(topology, service, family)
 
 
 def _proxied(service: api.Service, family: Family) -> bool:
@@ -162,39 +164,40 @@ def _addresses(service: api.Service, family: Family) -> Iterator[tuple[ProbedAdd
 # --------------------------------------------------------------------------- senders
 
 
-def _everybody(layout: Layout, family: Family) -> Iterator[ProbeSender]:
-    for node in layout.nodes:
-        yield _visitor(layout, node, family)
-        yield _host(node, family)
-        yield from _clients(layout, node, family)
+def _everybody(topology: Topology, family: Family) -> Iterator[ProbeSender]:
+    for node in topology.nodes:
+        yield _visitor(topology, node, family)
+        yield _host(topology, node, family)
+        yield from _clients(topology, node, family)
 
 
-def _visitor(layout: Layout, node: LabNode, family: Family) -> ProbeSender:
-    name = PROBE_POD[node.name]
-    return ProbeSender(ClientKind.POD, name, node.name, layout.probe_pods[name][family])
+def _visitor(topology: Topology, node: str, family: Family) -> ProbeSender:
+    name = PROBE_POD[node]
+    return ProbeSender(ClientKind.POD, name, node, topology.pod_address[name][family])
 
 
-def _host(node: LabNode, family: Family) -> ProbeSender:
-    return ProbeSender(ClientKind.HOST, node.name, node.name, node.address[family])
+def _host(topology: Topology, node: str, family: Family) -> ProbeSender:
+    return ProbeSender(ClientKind.HOST, node, node, topology.node_address[node][family])
 
 
-def _clients(layout: Layout, node: LabNode, family: Family) -> Iterator[ProbeSender]:
-    yield ProbeSender(ClientKind.ON_LINK, CLIENT, node.name, layout.outside.client[node.name][family])
-    yield ProbeSender(ClientKind.ROUTED, REMOTE, node.name, layout.outside.remote[node.name][family])
+def _clients(topology: Topology, node: str, family: Family) -> Iterator[ProbeSender]:
+    yield ProbeSender(ClientKind.ON_LINK, CLIENT, node, topology.client_address[node][family])
+    yield ProbeSender(ClientKind.ROUTED, REMOTE, node, topology.remote_address[node][family])
 
 
 def _special(
-    dump: Dump, layout: Layout, service: api.Service, front: ProbedAddressKind, family: Family
+    dump: Dump, topology: Topology, service: api.Service, front: ProbedAddressKind, family: Family
 ) -> Iterator[ProbeSender]:
     """An endpoint on each node that is a pod, and, for load balancer IPs, a client of each range."""
     seen: set[str] = set()
     for address in _endpoints(dump, service, family):
-        house = next((house for house in layout.pod_namespaces if address in house.addresses), None)
-        if house is not None and house.node not in seen:
-            seen.add(house.node)
-            yield ProbeSender(ClientKind.ENDPOINT, house.name, house.node, address)
+        pod = topology.namespace_of(address)
+        node = topology.node_of(pod) if pod in topology.pod_addresses else ""
+        if node and node not in seen:
+            seen.add(node)
+            yield ProbeSender(ClientKind.ENDPOINT, pod, node, address)
     if front is ProbedAddressKind.LOAD_BALANCER_IP:
-        yield from _guests(layout, service, family)
+        yield from _guests(topology, service, family)
 
 
 def _endpoints(dump: Dump, service: api.Service, family: Family) -> Iterator[Address]:
@@ -208,25 +211,25 @@ def _endpoints(dump: Dump, service: api.Service, family: Family) -> Iterator[Add
                     yield address
 
 
-def _guests(layout: Layout, service: api.Service, family: Family) -> Iterator[ProbeSender]:
+def _guests(topology: Topology, service: api.Service, family: Family) -> Iterator[ProbeSender]:
     ranges = [parse_network(text) for text in service.spec.load_balancer_source_ranges or []]
-    for node in layout.nodes:
-        for guest in layout.outside.range_clients[node.name]:
+    for node in topology.nodes:
+        for guest in topology.range_clients[node]:
             if family_of(guest) is family and any(r is not None and guest in r for r in ranges):
-                yield ProbeSender(ClientKind.GUEST, REMOTE, node.name, guest)
+                yield ProbeSender(ClientKind.GUEST, REMOTE, node, guest)
 
 
 # --------------------------------------------------------------------------- packets
 
 
 def _from_senders(
-    layout: Layout, target: _Target, senders: tuple[ProbeSender, ...]
+    topology: Topology, target: _Target, senders: tuple[ProbeSender, ...]
 ) -> Iterator[FrontendProbe]:
     """Probes of one address by several senders; outside clients reach a node's own address through that node only."""
-    owner = next((n.name for n in layout.nodes if target.address in n.address.values()), "")
+    owner = topology.namespace_of(target.address)
     for sender in senders:
         outside = sender.kind in {ClientKind.ON_LINK, ClientKind.ROUTED, ClientKind.GUEST}
-        if owner and outside and sender.node != owner:
+        if owner in topology.nodes and outside and sender.node != owner:
             continue
         yield _question(target, sender, sender.node)
 
@@ -250,43 +253,45 @@ _LOCAL = {
 """Kinds of address of the node's own, where the kernel uses the destination as the source."""
 
 
-def _node_port(layout: Layout, port: _Target, family: Family) -> Iterator[FrontendProbe]:
-    for node in layout.nodes:
-        at_primary = _at(port, ProbedAddressKind.NODE_PORT, node.address[family])
-        for sender in _everybody(layout, family):
-            if sender.kind in {ClientKind.POD, ClientKind.HOST} or sender.node == node.name:
-                yield _question(at_primary, sender, node.name)
-        other = _at(port, ProbedAddressKind.NODE_PORT_OTHER_ADDRESS, node.gateway[family])
-        for sender in (_visitor(layout, node, family), _host(node, family)):
-            yield _question(other, sender, node.name)
-        localhost = _at(port, ProbedAddressKind.NODE_PORT_LOCALHOST, LOCALHOST[family])
-        yield _question(localhost, _host(node, family), node.name)
+def _node_port(topology: Topology, port: _Target, family: Family) -> Iterator[FrontendProbe]:
+    for node in topology.nodes:
+        at_primary = _at(port, ProbedAddressKind.NODE_PORT, topology.node_address[node][family])
+        for sender in _everybody(topology, family):
+            if sender.kind in {ClientKind.POD, ClientKind.HOST} or sender.node == node:
+                yield _question(at_primary, sender, node)
+        other = _at(port, ProbedAddressKind.NODE_PORT_OTHER_ADDRESS, topology.pod_gateway[node][family])
+        for sender in (_visitor(topology, node, family), _host(topology, node, family)):
+            yield _question(other, sender, node)
+        localhost = _at(port, ProbedAddressKind.NODE_PORT_LOCALHOST, LOOPBACK[family])
+        yield _question(localhost, _host(topology, node, family), node)
 
 
 def _at(port: _Target, front: ProbedAddressKind, address: Address) -> _Target:
     return _Target(port.service, front, address, port.port, port.protocol, port.port)
 
 
-def _undefined(layout: Layout, service: api.Service, family: Family) -> Iterator[FrontendProbe]:
+def _undefined(topology: Topology, service: api.Service, family: Family) -> Iterator[FrontendProbe]:
     taken = {port.port for port in service.spec.ports or []}
     address = next(
         address for front, address in _addresses(service, family) if front is ProbedAddressKind.CLUSTER_IP
     )
-    node = layout.nodes[0]
+    node = topology.nodes[0]
     number = next(number for number in range(UNDEFINED_PORT, 65536) if number not in taken)
     target = _Target(api.key_of(service), ProbedAddressKind.UNDEFINED_PORT, address, number, Protocol.TCP)
-    yield _question(target, _visitor(layout, node, family), node.name)
+    yield _question(target, _visitor(topology, node, family), node)
 
 
-def _unallocated(dump: Dump, layout: Layout) -> Iterator[FrontendProbe]:
-    taken = {a for s in dump.cluster.services.values() for f in layout.families for _, a in _addresses(s, f)}
+def _unallocated(dump: Dump, topology: Topology) -> Iterator[FrontendProbe]:
+    taken = {
+        a for s in dump.cluster.services.values() for f in topology.families for _, a in _addresses(s, f)
+    }
     for item in dump.cluster.service_cidrs.values():
         for text in item.spec.cidrs or []:
             network = parse_network(text)
-            if network is not None and family_of(network) in layout.families and network.num_addresses > 2:
+            if network is not None and family_of(network) in topology.families and network.num_addresses > 2:
                 free = (network[-2 - number] for number in range(min(network.num_addresses - 2, 4096)))
                 address = next((one for one in free if one not in taken), None)
                 if address is not None:
                     target = _Target(("", ""), ProbedAddressKind.UNALLOCATED, address, 80, Protocol.TCP)
-                    sender = _visitor(layout, layout.nodes[0], family_of(network))
-                    yield _question(target, sender, layout.nodes[0].name)
+                    sender = _visitor(topology, topology.nodes[0], family_of(network))
+                    yield _question(target, sender, topology.nodes[0])

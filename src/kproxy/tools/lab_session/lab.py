@@ -5,19 +5,19 @@
 
 from __future__ import annotations
 
-import itertools
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 
+from kproxy.conformance.binding.world import Change, Put, Remove
 from kproxy.conformance.case import Profile
 from kproxy.conformance.subjects.subject import Subject
 from kproxy.conformance.testbed import Observation
-from kproxy.conformance.testbeds.barrier import Place, wait_until_served
+from kproxy.conformance.testbeds.admission import KINDS
+from kproxy.conformance.testbeds.barrier import Place
 from kproxy.conformance.testbeds.fifo_semaphore import FifoSemaphore
 from kproxy.conformance.testbeds.interpret import HOST, ProbeContext, interpret_observation
 from kproxy.conformance.testbeds.netns import (
@@ -27,33 +27,24 @@ from kproxy.conformance.testbeds.netns import (
 )
 from kproxy.conformance.testbeds.packet_testbed import PATIENCE
 from kproxy.conformance.testbeds.probe_transport import MAX_CONCURRENT_PROBES
-from kproxy.conformance.testbeds.proxies import NodeIdentity, Proxies
-from kproxy.lab.apiserver import ApiServer, ResourceKind
+from kproxy.conformance.testbeds.proxies import Proxies, node_identities
+from kproxy.conformance.testbeds.sentinel import SENTINEL_PORT
+from kproxy.conformance.testbeds.settling import Settling
+from kproxy.lab.apiserver import ApiServer
 from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.kernels.current import kernel_here
 from kproxy.lab.lab import Lab, allow_many_files
 from kproxy.lab.network import build_network
-from kproxy.lab.probes.observation import Answered, ProbeRequest
+from kproxy.lab.probes.observation import ProbeRequest
 from kproxy.lab.processes import Xtables
-from kproxy.lab.wiring import CLIENT, REMOTE
-from kproxy.model.network import Address, Family, Protocol, parse_address
+from kproxy.lab.topology import CLIENT, REMOTE, Topology
+from kproxy.lab.wiring import LabWiring
+from kproxy.model.network import Address, Protocol, parse_address
 from kproxy.tools.explain.dump import Dump
-from kproxy.tools.lab_session.frontend_probes import LOCALHOST, ClientKind, FrontendProbe
-from kproxy.tools.lab_session.layout import PROBE_POD, Layout
-from kproxy.tools.lab_session.sentinel import SENTINEL_PORT, ReplicaSentinel
-from kproxy.tools.lab_session.wiring import ReplicaWiring, wiring_of
+from kproxy.tools.lab_session.frontend_probes import ClientKind, FrontendProbe
+from kproxy.tools.lab_session.layout import PROBE_POD
 
-_KINDS = {
-    kind.value: kind
-    for kind in (
-        ResourceKind.SERVICE,
-        ResourceKind.ENDPOINT_SLICE,
-        ResourceKind.NODE,
-        ResourceKind.SERVICE_CIDR,
-    )
-}
-_SENTINELS = 2
-"""Number of sentinels: serving the second proves that the sync of the first has ended (`kproxy.conformance.testbeds.settling`)."""
+_COPIED = {"Service", "EndpointSlice", "Node", "ServiceCIDR"}
 
 _ANYWHERE = (ip_address("0.0.0.0"), ip_address("::"))  # noqa: S104 (in a namespace of the lab)
 
@@ -78,10 +69,11 @@ class ProxySetup:
 class Replica:
     """Running lab of a cluster."""
 
-    def __init__(self, dump: Dump, layout: Layout, lab: Lab, order: ProxySetup, directory: Path) -> None:
-        self.layout, self.lab, self.order, self.directory = layout, lab, order, directory
+    def __init__(self, dump: Dump, lab: Lab, order: ProxySetup, directory: Path) -> None:
+        self.topology, self.lab, self.order, self.directory = lab.topology, lab, order, directory
         slow = kernel_here() in {KernelName.UML, KernelName.VM}
-        self._barrier = order.sync_timeout or (SLOW_BARRIER if slow else BARRIER)
+        barrier = order.sync_timeout or (SLOW_BARRIER if slow else BARRIER)
+        self._settling = Settling(self.change, lab.probe, self._overdue, barrier, lab.topology)
         self._slowness = SLOW_PATIENCE / PATIENCE if slow else 1.0
         self._dump = dump
         self._gate = FifoSemaphore(MAX_CONCURRENT_PROBES)
@@ -89,12 +81,7 @@ class Replica:
         self.proxies = Proxies(
             lab.network, order.subject, order.mode, order.profile, order.variant, directory
         )
-        self.proxies.nodes = {
-            node.name: NodeIdentity(
-                node.hostname, str(next(iter(node.address.values()))), order.cluster_cidrs
-            )
-            for node in layout.nodes
-        }
+        self.proxies.nodes = node_identities(lab.topology, order.cluster_cidrs)
         self.unserved: list[str] = []
         """Endpoints that no server could listen for, with the reason."""
 
@@ -103,21 +90,20 @@ class Replica:
     def prepare(self) -> None:
         """Write the objects to the API server and listen wherever an endpoint or a node port is."""
         for document in self._dump.documents:
-            kind = _KINDS.get(document["kind"])
-            if kind is not None:
-                self.server.store.put(kind, document)
+            if document["kind"] in _COPIED:
+                self.server.store.put(KINDS[document["kind"]], document)
         for where, port, protocol, who, addresses in dict.fromkeys(self._listeners()):
             try:
                 self.lab.servers.serve(self.lab.network[where], port, protocol, who, addresses)
             except OSError as error:
                 self.unserved.append(f"{who} {port}/{protocol.value}: {error.strerror}")
-        visitor = PROBE_POD[self.layout.nodes[0].name]
-        self.lab.servers.serve(self.lab.network[visitor], SENTINEL_PORT, Protocol.TCP, visitor)
+        pod = self.topology.sentinel_pod
+        self.lab.servers.serve(self.lab.network[pod], SENTINEL_PORT, Protocol.TCP, pod)
 
     def _listeners(self) -> Iterator[tuple[str, int, Protocol, str, tuple[Address, ...]]]:
-        nodes = {node.name for node in self.layout.nodes}
+        nodes = self.topology.nodes
         for address, port, protocol in self._endpoints():
-            home = self.layout.namespace_of(address)
+            home = self.topology.namespace_of(address)
             if home in nodes:  # of the host's network: beside the node's own servers
                 yield home, port, protocol, home, (address,)
             elif home:
@@ -125,7 +111,7 @@ class Replica:
         taken = {
             (port, protocol)
             for a, port, protocol in self._endpoints()
-            if self.layout.namespace_of(a) in nodes
+            if self.topology.namespace_of(a) in nodes
         }
         for service in self._dump.cluster.services.values():
             for entry in service.spec.ports or []:
@@ -147,35 +133,28 @@ class Replica:
 
     async def settle(self) -> None:
         """Return when the proxy of every node has applied all objects. Raises `SubjectFailed` when it never does."""
-        for number in range(_SENTINELS):
-            sentinel = ReplicaSentinel(number, self.layout)
-            for kind, document in sentinel.documents:
-                self.server.store.put(kind, document)
-            await self._answered(sentinel)
+        await self._settling.settle(self.proxies.check)
 
-    def remove_sentinels(self) -> None:
-        """Delete the sentinels."""
-        for number in range(_SENTINELS):
-            for kind, document in ReplicaSentinel(number, self.layout).documents:
-                metadata = document["metadata"]
-                self.server.store.delete(kind, metadata["namespace"], metadata["name"])
+    async def remove_sentinels(self) -> None:
+        """Delete the Services by which `settle` has seen it."""
+        await self._settling.remove_sentinels()
 
-    async def _answered(self, sentinel: ReplicaSentinel) -> None:
-        places = itertools.product((n.name for n in self.layout.nodes), self.layout.families)
-        await wait_until_served(
-            places, partial(self._probe_sentinel, sentinel), self.proxies.check, self._overdue, self._barrier
-        )
+    async def change(self, changes: Sequence[Change]) -> None:
+        """Write or delete objects."""
+        for change in changes:
+            match change:
+                case Put(document=document):
+                    self.server.store.put(KINDS[document["kind"]], document)
+                case Remove(key=(kind, namespace, name)):
+                    self.server.store.delete(KINDS[kind], namespace, name)
+                case _:
+                    raise AssertionError(change)
 
-    async def _probe_sentinel(self, sentinel: ReplicaSentinel, node: str, family: Family) -> bool:
-        address = sentinel.cluster_ip(family)
-        seen = await self.lab.probe(ProbeRequest(sender=node, destination=address, port=80, patience=0.3))
-        return isinstance(seen, Answered) and seen.who == PROBE_POD[self.layout.nodes[0].name]
-
-    def _overdue(self, waiting: Sequence[Place]) -> str:
-        missing = ", ".join(f"{self.layout.node(name).hostname} {family.value}" for name, family in waiting)
+    def _overdue(self, waiting: Sequence[Place], seconds: float) -> str:
+        missing = ", ".join(f"{self.topology.hostnames[node]} {family.value}" for node, family in waiting)
         log = self.proxies.tail(waiting[0][0]) or "(it has written nothing)"
         name = f"{self.order.subject.name} ({self.order.mode})"
-        return f"{name} has not applied all objects within {self._barrier:g} s: {missing}\n{log}"
+        return f"{name} has not applied all objects within {seconds:g} s: {missing}\n{log}"
 
     # ----------------------------------------------------------------------- probes
 
@@ -202,26 +181,25 @@ class Replica:
             sender=question.sender.kind.value,
             judge=question.judge,
             packet=question.packet,
-            own=self.layout.own_addresses(question.judge) | set(LOCALHOST.values()),
+            own=self.topology.local_addresses(question.judge, question.packet.family),
             by_host=question.sender.kind is ClientKind.HOST,
             port=question.packet.port,
         )
 
 
 @asynccontextmanager
-async def open_replica(dump: Dump, layout: Layout, order: ProxySetup) -> AsyncIterator[Replica]:
+async def open_replica(dump: Dump, topology: Topology, order: ProxySetup) -> AsyncIterator[Replica]:
     """Build a lab, start the proxies and wait until they have applied everything; all is gone after the block.
 
     Raises `LabError` when a prerequisite is missing, `SubjectFailed` when a proxy ends or does not get ready.
     """
     allow_many_files()
-    wires = ReplicaWiring(layout)
-    senders = (h.name for h in wires.pod_namespaces if len(h.addresses) > 2 or h.name in layout.probe_pods)
-    watched = (*(node.name for node in layout.nodes), CLIENT, REMOTE, *senders)
+    senders = (p for p, own in topology.pod_addresses.items() if len(own) > 2 or p in PROBE_POD.values())
+    watched = (*topology.nodes, CLIENT, REMOTE, *senders)
     with tempfile.TemporaryDirectory(prefix="kproxy-lab-") as directory:
-        lab = Lab(build_network(wiring_of(layout)), watched)
+        lab = Lab(build_network(LabWiring(topology)), watched, topology=topology)
         try:
-            replica = Replica(dump, layout, lab, order, Path(directory))
+            replica = Replica(dump, lab, order, Path(directory))
             replica.prepare()
             async with replica.server:
                 try:

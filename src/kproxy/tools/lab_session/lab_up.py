@@ -25,13 +25,13 @@ from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.kernels.current import kernel_here
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.probes.observation import Reception
-from kproxy.lab.wiring import CLIENT, ELSEWHERE, REMOTE
+from kproxy.lab.topology import CLIENT, ELSEWHERE, REMOTE, Pair, Topology
 from kproxy.options.tools import DEFAULT_LAB
 from kproxy.tools.explain.dump import Dump
 from kproxy.tools.lab_session.control_socket import control_address
 from kproxy.tools.lab_session.kernel import restart_in_kernel
 from kproxy.tools.lab_session.lab import ProxySetup, Replica, open_replica
-from kproxy.tools.lab_session.layout import CannotCopy, Layout, Pair, layout, pod_label
+from kproxy.tools.lab_session.layout import BEYOND, PROBE_POD, CannotCopy, pod_label, replica_topology
 from kproxy.tools.lab_session.options import (
     ReplicaOptions,
     load_dump,
@@ -69,7 +69,7 @@ def run_lab_up(options: UpOptions) -> int:
         assert away is None  # these two kernels are this process's own
         require_tools()
         dump = load_dump(options.cluster)
-        place = layout(dump, options.cluster.nodes, together=False)
+        place = replica_topology(dump, options.cluster.nodes, together=False)
         order = replace(proxy_setup(options.cluster, subject, mode), daemons=False)
         asyncio.run(_stay(dump, place, order, control))
     except (CannotCopy, InvalidSubject, LabError, HarnessError, SubjectFailed) as reason:
@@ -98,7 +98,7 @@ def _control(name: str) -> socket.socket:
 # --------------------------------------------------------------------------- staying
 
 
-async def _stay(dump: Dump, place: Layout, order: ProxySetup, control: socket.socket) -> None:
+async def _stay(dump: Dump, place: Topology, order: ProxySetup, control: socket.socket) -> None:
     os.environ.pop(CONTROL, None)
     control.setblocking(False)
     ended = asyncio.Event()
@@ -119,14 +119,14 @@ async def _stay(dump: Dump, place: Layout, order: ProxySetup, control: socket.so
 
 async def _open(
     dump: Dump,
-    place: Layout,
+    place: Topology,
     order: ProxySetup,
     control: socket.socket,
     ended: asyncio.Event,
 ) -> None:
     async with open_replica(dump, place, order) as replica:
-        replica.remove_sentinels()
-        replica.lab.servers.greet = CurlReply(dump, place)
+        await replica.remove_sentinels()
+        replica.lab.servers.greet = CurlReply(dump)
         desk = ControlServer(dump, replica, ended)
         serving = asyncio.create_task(desk.serve(control))
         sys.stdout.write(lab_summary(dump, replica))
@@ -153,7 +153,6 @@ class CurlReply:
     """Reply to curl: the server's name, and the source it saw."""
 
     dump: Dump
-    layout: Layout
 
     def __call__(self, seen: Reception) -> str:
         """Line of text for a request."""
@@ -166,21 +165,24 @@ class CurlReply:
 
 def lab_summary(dump: Dump, replica: Replica) -> str:
     """Text about the lab's places, and commands to use it."""
-    place, order = replica.layout, replica.order
-    nodes = [f"  node/{n.hostname}  {', '.join(map(str, n.address.values()))}" for n in place.nodes]
-    count = {n.name: sum(house.node == n.name for house in place.pod_namespaces) for n in place.nodes}
-    pods = ", ".join(f"{count[n.name]} pods on {n.hostname}" for n in place.nodes)
+    place, order = replica.topology, replica.order
+    nodes = [
+        f"  node/{name}  {', '.join(map(str, place.node_address[n].values()))}"
+        for n, name in place.hostnames.items()
+    ]
+    pods = ", ".join(f"{len(place.pods[n]) - 1} pods on {name}" for n, name in place.hostnames.items())
+    own = len(place.families)  # the first addresses beyond are those of its link
     clients = [
-        f"  {name}, {where}: {', '.join(f'{_text(pair)} through {place.node(n).hostname}' for n, pair in out.items())}"
+        f"  {name}, {where}: {', '.join(f'{_text(pair)} through {place.hostnames[n]}' for n, pair in out.items())}"
         for name, where, out in (
-            (CLIENT, "a neighbour of the nodes", place.outside.client),
-            (REMOTE, "one hop away", place.outside.remote),
+            (CLIENT, "a neighbour of the nodes", place.client_address),
+            (REMOTE, "one hop away", place.remote_address),
         )
     ]
     lines = [
         f"{order.subject.name} in {order.mode} mode serves {len(dump.cluster.services)} Services on",
         *nodes,
-        f"with {pods}, {len(place.beyond)} addresses beyond the router, and clients",
+        f"with {pods}, {len(place.stubs[BEYOND].addresses) - own} addresses beyond the router, and clients",
         *clients,
         *(f"no server could listen for endpoint {deaf}" for deaf in replica.unserved),
         "from another shell: kproxy lab exec pod/NAME -- curl ADDRESS, kproxy lab kubectl get svc, kproxy lab down",
@@ -256,16 +258,18 @@ class ControlServer:
                 )
 
     def _node(self, name: str) -> str:
-        for node in self._replica.layout.nodes:
-            if name in {node.hostname, node.name}:
-                return node.name
-        there = " and ".join(node.hostname for node in self._replica.layout.nodes)
+        hostnames = self._replica.topology.hostnames
+        for node, hostname in hostnames.items():
+            if name in {hostname, node}:
+                return node
+        there = " and ".join(hostnames.values())
         raise CannotCopy(f"node/{name}: the lab runs {there}; `kproxy lab up --node NAME` chooses others")
 
     def _pod(self, text: str) -> str:
         namespace, _, name = text.rpartition("/")
         alike = [p for p in self._dump.pods if p.name == name and namespace in {"", p.namespace}]
-        here = {house.name for house in self._replica.layout.pod_namespaces}
+        place = self._replica.topology
+        here = [pod for pod in place.all_pods if pod not in PROBE_POD.values()]
         if f"pod/{text}" in here:  # an endpoint without a pod, by its address
             return f"pod/{text}"
         if len(alike) > 1:
@@ -277,8 +281,8 @@ class ControlServer:
             raise CannotCopy(f"pod/{text}: there is no such pod in the dump; there are {known} ...")
         if pod_label(alike[0]) in here:
             return pod_label(alike[0])
-        node = self._replica.layout.namespace_of(alike[0].addresses[0]) if alike[0].addresses else ""
-        if node in {n.name for n in self._replica.layout.nodes}:
+        node = place.namespace_of(alike[0].addresses[0]) if alike[0].addresses else ""
+        if node in place.nodes:
             return node  # a pod of the host's network
         raise CannotCopy(
             f"pod/{text} is on node {alike[0].node or '(unknown)'}, which this lab does not run: "
@@ -287,9 +291,8 @@ class ControlServer:
 
     def _environment(self, name: str) -> dict[str, Any]:
         """Additional environment of a program there: the proxy's own iptables, and a kubeconfig."""
-        nodes = {node.name for node in self._replica.layout.nodes}
-        first = self._replica.layout.nodes[0].name
-        home = name if name in nodes else first
+        nodes = self._replica.topology.nodes
+        home = name if name in nodes else nodes[0]
         environment = {"KUBECONFIG": str(self._replica.directory / home / "kubeconfig.yaml")}
         return {"environment": environment, "path": str(self._replica.directory / "bin")}
 

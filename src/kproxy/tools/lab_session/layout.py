@@ -1,4 +1,4 @@
-r"""Layout of a cluster as a lab: the two nodes that are real, the place of each endpoint, additional addresses.
+r"""Topology of a cluster's copy: the two nodes that are real, the place of each endpoint, additional addresses.
 
 Pure.
 
@@ -21,10 +21,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from ipaddress import ip_network
 
-from kproxy.lab.topology import NODES
+from kproxy.lab.topology import ELSEWHERE, NODES, REMOTE, Pair, Ranges, Stub, Topology
 from kproxy.model import api
 from kproxy.model.network import Address, Family, Network, family_of, parse_address, parse_network
 from kproxy.tools.explain.dump import Dump, Pod
@@ -38,80 +37,16 @@ SPARE: Mapping[Family, Network] = {
 PROBE_POD = {"a": "a1", "b": "b1"}
 BEYOND = "beyond"
 
-Pair = Mapping[Family, Address]
+_EVERYWHERE: Ranges = {Family.IPV4: ip_network("0.0.0.0/0"), Family.IPV6: ip_network("::/0")}
+_SENTINELS = 8
 
 
 class CannotCopy(Exception):
     """The cluster cannot be rebuilt like this; the message has the remedy."""
 
 
-@dataclass(frozen=True, slots=True)
-class LabNode:
-    """Node of the cluster that the lab runs: its first InternalIP of each family, and its end of the pods' links."""
-
-    name: str
-    hostname: str
-    address: Pair
-    gateway: Pair
-
-
-@dataclass(frozen=True, slots=True)
-class PodNamespace:
-    """Network namespace behind a node, and the addresses of the pods in it."""
-
-    name: str
-    node: str
-    addresses: tuple[Address, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class OutsideAddresses:
-    """Addresses of the clients, by the node that their packets go through; ``router`` and the namespaces behind it."""
-
-    client: Mapping[str, Pair]
-    remote: Mapping[str, Pair]
-    range_clients: Mapping[str, tuple[Address, ...]]
-    """Further addresses of the routed client: one of each range that a Service admits."""
-    router: Pair
-    elsewhere: Pair
-    uplink: Pair
-    """Address of beyond itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Layout of the lab; ``beyond``: addresses of other nodes and their pods, ``spare``: free addresses."""
-
-    families: tuple[Family, ...]
-    nodes: tuple[LabNode, ...]
-    pod_namespaces: tuple[PodNamespace, ...]
-    probe_pods: Mapping[str, Pair]
-    beyond: tuple[Address, ...]
-    outside: OutsideAddresses
-    spare: Mapping[Family, tuple[Address, ...]]
-
-    def node(self, name: str) -> LabNode:
-        """Node ``a`` or ``b`` of the lab."""
-        return next(node for node in self.nodes if node.name == name)
-
-    def namespace_of(self, address: Address) -> str:
-        """Namespace that has an address of an endpoint; empty if none has."""
-        for node in self.nodes:
-            if address in node.address.values():
-                return node.name
-        for namespace in self.pod_namespaces:
-            if address in namespace.addresses:
-                return namespace.name
-        return BEYOND if address in self.beyond else ""
-
-    def own_addresses(self, name: str) -> frozenset[Address]:
-        """Addresses that a node may rewrite a source to."""
-        node = self.node(name)
-        return frozenset((*node.address.values(), *node.gateway.values()))
-
-
-def layout(dump: Dump, names: Sequence[str] = (), *, together: bool) -> Layout:
-    """Layout for a cluster; ``names``: the Nodes to run, at most two, else the ones with the most endpoints.
+def replica_topology(dump: Dump, names: Sequence[str] = (), *, together: bool) -> Topology:
+    """Topology for a cluster; ``names``: the Nodes to run, at most two, else the ones with the most endpoints.
 
     ``together``: all pods of a node share a namespace, which costs nothing for each; else each has one of its own.
     Raises `CannotCopy`.
@@ -119,21 +54,36 @@ def layout(dump: Dump, names: Sequence[str] = (), *, together: bool) -> Layout:
     chosen = _chosen(dump, names)
     families = _families(chosen)
     spare = _Spare(dump)
-    nodes = tuple(_lab_node(name, node, families, spare) for name, node in zip(NODES, chosen, strict=False))
-    placed = _placed(dump, nodes)
-    namespaces_made = tuple(_pod_namespaces(dump, nodes, placed, together=together))
-    probe_pods = {PROBE_POD[n.name]: _probe_pod(dump, n, families, spare) for n in nodes}
-    beyond = tuple(address for address, where in placed.items() if where == BEYOND)
-    outside = OutsideAddresses(
-        client={node.name: spare.pair(families) for node in nodes},
-        remote={node.name: spare.pair(families) for node in nodes},
-        range_clients={node.name: _range_clients(dump, families, spare) for node in nodes},
-        router=spare.pair(families),
-        elsewhere=spare.pair(families),
-        uplink=spare.pair(families),
+    nodes = dict(zip(NODES, chosen, strict=False))
+    addresses = {n: {f: internal_addresses(node)[f] for f in families} for n, node in nodes.items()}
+    gateways = {n: _of_pod_range(node, families, spare) for n, node in nodes.items()}
+    placed = _placed(dump, {node.metadata.name: n for n, node in nodes.items()}, addresses)
+    pods = _pods(dump, nodes, placed, together=together)
+    for n, node in nodes.items():
+        pods[n][PROBE_POD[n]] = tuple(_of_pod_range(node, families, spare).values())
+    clients, remotes = ({n: spare.pair(families) for n in nodes} for _ in range(2))
+    range_clients = {n: _range_clients(dump, families, spare) for n in nodes}
+    router, elsewhere, uplink = (spare.pair(families) for _ in range(3))
+    beyond = (address for address, where in placed.items() if where == BEYOND)
+    routed = (a for n in nodes for a in (*remotes[n].values(), *range_clients[n]))
+    behind = {REMOTE: routed, ELSEWHERE: elsewhere.values(), BEYOND: (*uplink.values(), *beyond)}
+    return Topology(
+        families=families,
+        hostnames={n: node.metadata.name for n, node in nodes.items()},
+        zones={n: node.metadata.labels.get(api.ZONE_LABEL, "") for n, node in nodes.items()},
+        pods={n: tuple(own) for n, own in pods.items()},
+        node_address=addresses,
+        pod_gateway=gateways,
+        pod_addresses={pod: own for each in pods.values() for pod, own in each.items()},
+        sentinel_pod=PROBE_POD[NODES[0]],
+        sentinel_addresses={f: [spare.take(f) for _ in range(_SENTINELS)] for f in families},
+        client_address=clients,
+        remote_address=remotes,
+        range_clients=range_clients,
+        router_address=router,
+        stubs={name: Stub(gateway=router, addresses=tuple(own)) for name, own in behind.items()},
+        ranges_through_nodes=[_EVERYWHERE],
     )
-    rest = {family: tuple(spare.take(family) for _ in range(8)) for family in families}
-    return Layout(families, nodes, namespaces_made, probe_pods, beyond, outside, rest)
 
 
 # --------------------------------------------------------------------------- nodes
@@ -189,25 +139,21 @@ def pod_ranges(node: api.Node) -> Mapping[Family, Network]:
     return {family_of(network): network for network in found}
 
 
-def _lab_node(name: str, node: api.Node, families: Iterable[Family], spare: _Spare) -> LabNode:
+def _of_pod_range(node: api.Node, families: Iterable[Family], spare: _Spare) -> Pair:
+    """Free address of a Node's pod range in each family."""
     ranges = pod_ranges(node)
-    gateway = {family: spare.within(ranges.get(family), family) for family in families}
-    return LabNode(name, node.metadata.name, {f: internal_addresses(node)[f] for f in families}, gateway)
-
-
-def _probe_pod(dump: Dump, node: LabNode, families: Iterable[Family], spare: _Spare) -> Pair:
-    known = dump.cluster.node(node.hostname)
-    ranges = pod_ranges(known) if known else {}
     return {family: spare.within(ranges.get(family), family) for family in families}
 
 
 # --------------------------------------------------------------------------- pods
 
 
-def _placed(dump: Dump, nodes: Sequence[LabNode]) -> dict[Address, str]:
-    """Place of each address of an endpoint or pod: a lab node, or `BEYOND`; nodes' own addresses are left out."""
-    own = {address for node in nodes for address in node.address.values()}
-    lab = {node.hostname: node.name for node in nodes}
+def _placed(dump: Dump, lab: Mapping[str, str], addresses: Mapping[str, Pair]) -> dict[Address, str]:
+    """Place of each address of an endpoint or pod: a lab node, or `BEYOND`; nodes' own addresses are left out.
+
+    ``lab``: the lab's nodes by the names of their Nodes.
+    """
+    own = {address for pair in addresses.values() for address in pair.values()}
     found: dict[Address, str] = {}
     for address, hostname in _located(dump):
         usable = not (address.is_loopback or address.is_link_local or address.is_multicast)
@@ -242,27 +188,24 @@ def _node_by_range(dump: Dump, address: Address) -> str:
     return ""
 
 
-def _pod_namespaces(
-    dump: Dump, nodes: Sequence[LabNode], placed: Mapping[Address, str], *, together: bool
-) -> Iterator[PodNamespace]:
-    if not together:
-        yield from _one_namespace_each(dump, placed)
-        return
-    for node in nodes:
-        here = tuple(address for address, where in placed.items() if where == node.name)
-        yield PodNamespace(f"{node.name}-pods", node.name, here)
+def _pods(
+    dump: Dump, nodes: Iterable[str], placed: Mapping[Address, str], *, together: bool
+) -> dict[str, dict[str, tuple[Address, ...]]]:
+    """Namespaces behind each node and their addresses: one of all its pods, or one of each.
 
-
-def _one_namespace_each(dump: Dump, placed: Mapping[Address, str]) -> Iterator[PodNamespace]:
-    """Namespace for each pod; addresses of endpoints without a pod have one each too."""
-    rest = dict(placed)
+    Addresses of endpoints without a pod have one each too.
+    """
+    rest = {address: where for address, where in placed.items() if where != BEYOND}
+    if together:
+        return {n: {f"{n}-pods": tuple(a for a, where in rest.items() if where == n)} for n in nodes}
+    found: dict[str, dict[str, tuple[Address, ...]]] = {n: {} for n in nodes}
     for pod in dump.pods:
         own = tuple(address for address in pod.addresses if rest.pop(address, BEYOND) != BEYOND)
         if own:
-            yield PodNamespace(pod_label(pod), placed[own[0]], own)
+            found[placed[own[0]]][pod_label(pod)] = own
     for address, where in rest.items():
-        if where != BEYOND:
-            yield PodNamespace(f"pod/{address}", where, (address,))
+        found[where][f"pod/{address}"] = (address,)
+    return found
 
 
 def pod_label(pod: Pod) -> str:

@@ -8,7 +8,7 @@ import yaml
 from kproxy.conformance.case import DEFAULT, Profile
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.subjects.configuration import NodeConfiguration, kube_proxy_configuration
-from kproxy.lab import topology
+from kproxy.lab.topology import LAB, NODES
 from kproxy.proxy.daemon.config.load import InvalidConfiguration, load_configuration
 
 PROFILES = list(dict.fromkeys(case.profile for case in CATALOGUE))
@@ -23,11 +23,11 @@ def text_for(profile: Profile, node: str = "a") -> str:
 
 
 @EACH_PROFILE
-@pytest.mark.parametrize("node", topology.NODES)
+@pytest.mark.parametrize("node", NODES)
 def test_every_profile_loads_without_a_warning(profile: Profile, node: str) -> None:
     loaded = load_configuration(text_for(profile, node))
     assert loaded.warnings == ()
-    assert loaded.config.hostname_override == topology.HOSTNAMES[node]
+    assert loaded.config.hostname_override == LAB.hostnames[node]
     assert loaded.config.client_connection.kubeconfig == "/somewhere/kubeconfig"
 
 
@@ -55,7 +55,7 @@ def test_every_setting_of_a_profile_arrives(profile: Profile) -> None:
 def test_pod_ranges_of_its_families_are_given_where_they_tell_pods(profile: Profile) -> None:
     given = load_configuration(text_for(profile)).config.cluster_cidr
     ranges = {ip_network(text) for text in given.split(",") if text}
-    wanted = {topology.CLUSTER_CIDR[family] for family in profile.detect_families}
+    wanted = {LAB.cluster_cidr[family] for family in profile.detect_families}
     assert ranges == (wanted if profile.detect_mode == "ClusterCIDR" else set())
 
 

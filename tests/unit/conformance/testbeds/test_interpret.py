@@ -30,10 +30,10 @@ from kproxy.conformance.testbeds.interpret import (
     interpret_status,
     interpret_step,
 )
-from kproxy.lab import topology
 from kproxy.lab.probes import http
 from kproxy.lab.probes import observation as lab
 from kproxy.lab.probes.observation import Socket
+from kproxy.lab.topology import LAB
 from kproxy.model.network import Address, Family
 from kproxy.spec.outcome import Delivered, Failure, SourceIP
 
@@ -49,7 +49,7 @@ def requested(sender: Vantage | None = None, to: Target | None = None) -> Probe:
 
 
 def endpoint(instance: Instance) -> lab.Socket:
-    return lab.Socket(topology.POD_ADDRESS["b1"][instance.family], 10000)
+    return lab.Socket(LAB.pod_address["b1"][instance.family], 10000)
 
 
 def answered(instance: Instance, own: Address, peer: Address, who: str = "b1") -> lab.Answered:
@@ -64,7 +64,7 @@ def delivered(instance: Instance, *sources: SourceIP) -> frozenset[object]:
 
 
 def sighting(direction: lab.Direction, interface: str, namespace: str = "a") -> lab.Sighting:
-    address = topology.POD_ADDRESS["a2"][Family.IPV4]
+    address = LAB.pod_address["a2"][Family.IPV4]
     return lab.Sighting(namespace, interface, direction, lab.Socket(address, 4000), endpoint(V4))
 
 
@@ -81,7 +81,7 @@ def silence(*sightings: lab.Sighting, lost: int = 0) -> lab.Silent:
 
 @FAMILIES
 def test_an_endpoint_that_sees_the_sender_has_the_source_preserved(instance: Instance) -> None:
-    own = topology.POD_ADDRESS["a2"][instance.family]
+    own = LAB.pod_address["a2"][instance.family]
     seen = interpret_step(answered(instance, own, own), instance, requested())
     assert seen.outcomes == delivered(instance, SourceIP.PRESERVED)
     assert seen.endpoint == (endpoint(instance).address, 10000)
@@ -89,23 +89,23 @@ def test_an_endpoint_that_sees_the_sender_has_the_source_preserved(instance: Ins
 
 @FAMILIES
 def test_an_endpoint_that_sees_any_address_of_the_judging_node_has_it_masqueraded(instance: Instance) -> None:
-    own = topology.CLIENT_ADDRESS["a"][instance.family]
-    for peer in topology.local_addresses("a", instance.family):
+    own = LAB.client_address["a"][instance.family]
+    for peer in LAB.local_addresses("a", instance.family):
         seen = interpret_step(answered(instance, own, peer), instance, requested(client("a")))
         assert seen.outcomes == delivered(instance, SourceIP.MASQUERADED)
 
 
 @FAMILIES
 def test_what_a_node_sends_from_its_own_address_may_be_either(instance: Instance) -> None:
-    own = topology.NODE_ADDRESS["a"][instance.family]
+    own = LAB.node_address["a"][instance.family]
     seen = interpret_step(answered(instance, own, own), instance, requested(host("a")))
     assert seen.outcomes == delivered(instance, SourceIP.PRESERVED, SourceIP.MASQUERADED)
 
 
 @FAMILIES
 def test_an_endpoint_that_sees_a_stranger_is_never_lawful(instance: Instance) -> None:
-    own = topology.CLIENT_ADDRESS["a"][instance.family]
-    strangers = topology.NODE_ADDRESS["b"], topology.POD_ADDRESS["a1"]
+    own = LAB.client_address["a"][instance.family]
+    strangers = LAB.node_address["b"], LAB.pod_address["a1"]
     for stranger in strangers:
         seen = interpret_step(
             answered(instance, own, stranger[instance.family]), instance, requested(client("a"))
@@ -115,7 +115,7 @@ def test_an_endpoint_that_sees_a_stranger_is_never_lawful(instance: Instance) ->
 
 
 def test_the_node_that_judges_a_node_port_is_the_one_queried() -> None:
-    own, peer = topology.NODE_ADDRESS["a"][Family.IPV4], topology.NODE_ADDRESS["b"][Family.IPV4]
+    own, peer = LAB.node_address["a"][Family.IPV4], LAB.node_address["b"][Family.IPV4]
     by_b = service("web", "b1").node_port("b")
     assert interpret_step(answered(V4, own, peer), V4, requested(host("a"), by_b)).outcomes == delivered(
         V4, SourceIP.MASQUERADED
@@ -124,7 +124,7 @@ def test_the_node_that_judges_a_node_port_is_the_one_queried() -> None:
 
 @pytest.mark.parametrize("who", [ELSEWHERE, HOST + "a", HOST + "b"])
 def test_a_bystander_that_answers_shows_that_the_proxy_did_not_act(who: str) -> None:
-    own = topology.POD_ADDRESS["a2"][Family.IPV4]
+    own = LAB.pod_address["a2"][Family.IPV4]
     seen = interpret_step(answered(V4, own, own, who), V4, requested())
     assert seen.outcomes == {Failure.UNTOUCHED}
     assert seen.endpoint is None
@@ -132,10 +132,10 @@ def test_a_bystander_that_answers_shows_that_the_proxy_did_not_act(who: str) -> 
 
 
 def test_a_pod_queried_by_its_own_address_is_untouched_unless_its_source_is_rewritten() -> None:
-    own = topology.POD_ADDRESS["a2"][Family.IPV4]
+    own = LAB.pod_address["a2"][Family.IPV4]
     direct = requested(to=backend_target(WEB, "b1"))
     assert interpret_step(answered(V4, own, own), V4, direct).outcomes == {Failure.UNTOUCHED}
-    rewritten = answered(V4, own, topology.NODE_ADDRESS["a"][Family.IPV4])
+    rewritten = answered(V4, own, LAB.node_address["a"][Family.IPV4])
     assert interpret_step(rewritten, V4, direct).outcomes == delivered(V4, SourceIP.MASQUERADED)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -16,13 +17,12 @@ from kproxy.conformance.testbeds.sentinel import (
     MOVED,
     MOVED_PORT,
     NAMESPACE,
-    SENTINEL_POD,
     SENTINEL_PORT,
     Sentinel,
 )
 from kproxy.conformance.testbeds.settling import Settling
-from kproxy.lab import topology
 from kproxy.lab.probes.observation import Answered, Observation, ProbeRequest, Silent, Socket
+from kproxy.lab.topology import LAB, NODES
 from kproxy.model.network import Family
 
 
@@ -34,7 +34,7 @@ class Subject:
         self.requested: list[ProbeRequest] = []
         self.working = {"a", "b"}
         self.reached = {"a", "b"}
-        self.who = SENTINEL_POD
+        self.who = LAB.sentinel_pod
         self.objects: dict[Key, Document] = {}
 
     async def write(self, changes: Sequence[Change]) -> None:
@@ -51,12 +51,14 @@ class Subject:
             self.requested.append(request)
         if request.sender not in (self.reached if directly else self.working):
             return Silent()
-        somewhere = Socket(topology.POD_ADDRESS["a1"][Family.IPV4], 1)
+        somewhere = Socket(LAB.pod_address["a1"][Family.IPV4], 1)
         who = {SENTINEL_PORT: self.who, MOVED_PORT: MOVED}.get(self.target(request) or 0, "somebody beyond")
-        return Answered(who=SENTINEL_POD if directly else who, at=somewhere, peer=somewhere, own=somewhere)
+        return Answered(
+            who=LAB.sentinel_pod if directly else who, at=somewhere, peer=somewhere, own=somewhere
+        )
 
     def settling(self, families: Sequence[Family] = tuple(Family)) -> Settling:
-        return Settling(self.write, self.ask, reported, 0.05, families)
+        return Settling(self.write, self.ask, reported, 0.05, replace(LAB, families=tuple(families)))
 
     def target(self, request: ProbeRequest) -> int | None:
         """Where a Service leads that the request is for; None: there is none."""
@@ -93,7 +95,7 @@ def test_every_node_is_queried_in_every_family_that_is_served() -> None:
     settle(subject.settling([Family.IPV6]))
     requested = {(one.sender, one.destination) for one in subject.requested}
     assert requested == {
-        (node, Sentinel(number).cluster_ip(Family.IPV6)) for node in topology.NODES for number in (0, 1)
+        (node, Sentinel(number).cluster_ip(Family.IPV6)) for node in NODES for number in (0, 1)
     }
     assert Sentinel(0, families=(Family.IPV6,)).documents[0]["spec"]["ipFamilyPolicy"] == "SingleStack"
 
@@ -178,10 +180,12 @@ def test_who_does_not_catch_up_by_itself_is_left_to_the_questions() -> None:
 
 def test_the_second_change_is_another_one_each_time_and_comes_alone() -> None:
     subject = Subject()
-    settling = Settling(subject.write, subject.ask, reported, 5, [Family.IPV4], varied=True)
+    settling = Settling(
+        subject.write, subject.ask, reported, 5, replace(LAB, families=(Family.IPV4,)), varied=True
+    )
     for _ in range(5):
         settle(settling)
-    places = len(topology.NODES)
+    places = len(NODES)
     assert [one.kind for one in settling.applied[::places]] == [
         ChangeKind.MOVED,
         *(ChangeKind.TOGETHER, ChangeKind.CREATED, ChangeKind.DELETED),
@@ -189,13 +193,13 @@ def test_the_second_change_is_another_one_each_time_and_comes_alone() -> None:
         *(ChangeKind.TOGETHER, ChangeKind.CREATED),
         *(ChangeKind.TOGETHER, ChangeKind.MOVED),
     ]
-    assert {one.node for one in settling.applied} == set(topology.NODES)
+    assert {one.node for one in settling.applied} == set(NODES)
     assert len({name for _, _, name in subject.objects}) == 2, "a Service and its slice: the others are gone"
 
 
 def test_a_node_that_is_late_has_its_own_time() -> None:
     subject = Subject()
-    settling = Settling(subject.write, subject.ask, reported, 5, [Family.IPV4])
+    settling = Settling(subject.write, subject.ask, reported, 5, replace(LAB, families=(Family.IPV4,)))
     settle(settling)
     ask, late = subject.ask, iter(range(5))
 

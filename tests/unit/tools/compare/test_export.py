@@ -15,11 +15,11 @@ from kproxy.tools.compare.export import case_of
 from kproxy.tools.explain.dump import parse_dump as read_dump
 from kproxy.tools.explain.explanation import ProxySettings
 from kproxy.tools.lab_session.frontend_probes import ProbedAddressKind, frontend_probes
-from kproxy.tools.lab_session.layout import layout
+from kproxy.tools.lab_session.layout import replica_topology
 from tests.support.dumps import dump as printed
 
 DUMP = read_dump([("large", printed(60))])
-PLACE = layout(DUMP, together=True)
+PLACE = replica_topology(DUMP, together=True)
 QUESTIONS = frontend_probes(DUMP, PLACE)[::61]
 HEAD = "from kproxy.conformance.case import *\n"
 
@@ -60,7 +60,7 @@ def test_the_port_that_is_queried_is_one_of_the_case_however_many_there_are() ->
     document = msgspec.json.decode(printed(1))
     document["items"] = [*document["items"], many]
     dump = read_dump([("many", msgspec.json.encode(document))])
-    place = layout(dump, together=True)
+    place = replica_topology(dump, together=True)
     requested = [
         q
         for q in frontend_probes(dump, place)

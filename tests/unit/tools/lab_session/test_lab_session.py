@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from kproxy.conformance.testbed import Observation
+from kproxy.lab.topology import ELSEWHERE, REMOTE, Topology
+from kproxy.lab.wiring import LabWiring
 from kproxy.model.network import Family
 from kproxy.spec.clauses import CLAUSES
 from kproxy.spec.oracle import expect
@@ -21,8 +23,7 @@ from kproxy.tools.compare.known_differences import DOCUMENTED_DIFFERENCES, docum
 from kproxy.tools.explain.dump import Dump, parse_dump
 from kproxy.tools.explain.explanation import ProxySettings, dump_node_facts
 from kproxy.tools.lab_session.frontend_probes import ClientKind, ProbedAddressKind, frontend_probes
-from kproxy.tools.lab_session.layout import BEYOND, CannotCopy, Layout, layout
-from kproxy.tools.lab_session.wiring import ReplicaWiring
+from kproxy.tools.lab_session.layout import BEYOND, PROBE_POD, CannotCopy, replica_topology
 from tests.support.dumps import dump as printed
 from tests.support.paths import ROOT
 
@@ -41,8 +42,8 @@ def large() -> Dump:
 
 
 @pytest.fixture(scope="module")
-def place(large: Dump) -> Layout:
-    return layout(large, together=True)
+def place(large: Dump) -> Topology:
+    return replica_topology(large, together=True)
 
 
 # ------------------------------------------------------------------------------ layout
@@ -50,58 +51,58 @@ def place(large: Dump) -> Layout:
 
 def test_nodes_are_those_with_the_most_endpoints_unless_they_are_named(large: Dump) -> None:
     counts = Counter(e.node_name for piece in large.cluster.slices.values() for e in piece.endpoints or [])
-    assert layout(large, together=True).nodes[0].hostname == counts.most_common(1)[0][0]
-    named = layout(large, ["worker-3", "worker-0"], together=True)
-    assert [node.hostname for node in named.nodes] == ["worker-3", "worker-0"]
+    assert replica_topology(large, together=True).hostnames["a"] == counts.most_common(1)[0][0]
+    named = replica_topology(large, ["worker-3", "worker-0"], together=True)
+    assert list(named.hostnames.values()) == ["worker-3", "worker-0"]
 
 
 def test_the_second_node_is_of_another_zone(large: Dump) -> None:
     zones = [
         found.metadata.labels["topology.kubernetes.io/zone"]
-        for node in layout(large, together=True).nodes
-        if (found := large.cluster.node(node.hostname))
+        for hostname in replica_topology(large, together=True).hostnames.values()
+        if (found := large.cluster.node(hostname))
     ]
     assert zones[0] != zones[1]
 
 
 def test_a_node_that_is_not_there_is_named_with_those_that_are(example: Dump) -> None:
     with pytest.raises(CannotCopy, match=r"node-x.*node-a, node-b"):
-        layout(example, ["node-x"], together=True)
+        replica_topology(example, ["node-x"], together=True)
     with pytest.raises(CannotCopy, match="2 nodes"):
-        layout(example, ["node-a", "node-b", "node-c"], together=True)
+        replica_topology(example, ["node-a", "node-b", "node-c"], together=True)
 
 
-def test_every_endpoint_has_a_home_and_keeps_its_address(large: Dump, place: Layout) -> None:
-    lab = {node.hostname: node.name for node in place.nodes}
+def test_every_endpoint_has_a_home_and_keeps_its_address(large: Dump, place: Topology) -> None:
+    lab = {hostname: node for node, hostname in place.hostnames.items()}
     for piece in large.cluster.slices.values():
         for endpoint in piece.endpoints or []:
             address = ip_address((endpoint.addresses or [""])[0])
             home = place.namespace_of(address)
             if endpoint.node_name in lab:
-                assert home.startswith(lab[endpoint.node_name])
+                assert home == lab[endpoint.node_name] or home in place.pods[lab[endpoint.node_name]]
             else:
                 assert home == BEYOND
 
 
-def test_nothing_that_the_lab_adds_has_an_address_of_the_cluster(large: Dump, place: Layout) -> None:
-    out = place.outside
-    pairs = [out.router, out.elsewhere, out.uplink, *out.client.values(), *out.remote.values()]
-    pairs += [*place.probe_pods.values(), *(node.gateway for node in place.nodes)]
+def test_nothing_that_the_lab_adds_has_an_address_of_the_cluster(large: Dump, place: Topology) -> None:
+    pairs = [place.router_address, *place.client_address.values(), *place.pod_gateway.values()]
+    pairs += [place.pod_address[pod] for pod in PROBE_POD.values()]
     added = [address for pair in pairs for address in pair.values()]
-    added += [guest for guests in out.range_clients.values() for guest in guests]
-    added += [address for family in place.spare.values() for address in family]
+    added += [address for name in (REMOTE, ELSEWHERE) for address in place.stubs[name].addresses]
+    added += [*place.stubs[BEYOND].addresses[: len(place.families)]]
+    added += [address for family in place.sentinel_addresses.values() for address in family]
     assert len(added) == len(set(added))
     text = json.dumps(large.documents)
     assert not [address for address in added if f'"{address}"' in text]
 
 
 def test_one_pod_has_one_namespace_where_programs_are_to_run_in_it(example: Dump) -> None:
-    houses = layout(example, together=False).pod_namespaces
-    assert [house.name for house in houses] == ["pod/default/web-0", "pod/default/web-1"]
+    pods = replica_topology(example, together=False).pods
+    assert pods == {"a": ("pod/default/web-0", "pod/default/web-1", "a1"), "b": ("b1",)}
 
 
 def test_a_shared_namespace_sends_what_is_for_its_own_pods_through_the_node(example: Dump) -> None:
-    wires = ReplicaWiring(layout(example, together=True))
+    wires = LabWiring(replica_topology(example, together=True))
     assert "rule add pref 2 iif lo lookup 100" in wires.addressing("a-pods", V4)
     assert "rule" not in wires.addressing("b-pods", V4)
 
@@ -110,7 +111,7 @@ def test_a_shared_namespace_sends_what_is_for_its_own_pods_through_the_node(exam
 
 
 def test_every_frontend_is_queried_from_every_vantage_point(example: Dump) -> None:
-    requested = frontend_probes(example, layout(example, together=True))
+    requested = frontend_probes(example, replica_topology(example, together=True))
     web = Counter((q.frontend, q.sender.kind) for q in requested if q.name == "default/web")
     for front in (ProbedAddressKind.CLUSTER_IP, ProbedAddressKind.LOAD_BALANCER_IP):
         assert {who: web[front, who] for who in (ClientKind.POD, ClientKind.HOST, ClientKind.ON_LINK, ClientKind.ROUTED, ClientKind.ENDPOINT)} == {
@@ -126,19 +127,19 @@ def test_every_frontend_is_queried_from_every_vantage_point(example: Dump) -> No
     assert dns == {"TCP", "UDP"}
 
 
-def test_a_client_of_a_source_range_is_in_that_range(large: Dump, place: Layout) -> None:
+def test_a_client_of_a_source_range_is_in_that_range(large: Dump, place: Topology) -> None:
     guests = [q for q in frontend_probes(large, place) if q.sender.kind is ClientKind.GUEST]
     assert guests
     assert all(str(q.packet.source).startswith(("203.0.113.", "2001:db8:aa:")) for q in guests)
 
 
-def test_the_oracle_says_of_the_services_queried_what_it_says_of_all(large: Dump, place: Layout) -> None:
+def test_the_oracle_says_of_the_services_queried_what_it_says_of_all(large: Dump, place: Topology) -> None:
     judge = replica_oracle(large, place, ProxySettings())
     for question in frontend_probes(large, place)[::37]:
-        node = place.node(question.judge)
-        known = large.cluster.node(node.hostname)
+        known = large.cluster.node(place.hostnames[question.judge])
         assert known is not None
-        everything = dump_node_facts(known, ProxySettings(extra_addresses=tuple(node.gateway.values())))
+        gateways = tuple(place.pod_gateway[question.judge].values())
+        everything = dump_node_facts(known, ProxySettings(extra_addresses=gateways))
         assert judge.expect(question) == expect(large.cluster, everything, question.packet)
 
 

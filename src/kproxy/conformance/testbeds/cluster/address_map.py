@@ -32,9 +32,6 @@ from kproxy.conformance.case import Policy, Target, Type
 from kproxy.conformance.subjects.configuration import HEALTHZ_PORT
 from kproxy.conformance.testbeds.cluster.cluster_topology import ClusterTopology
 from kproxy.conformance.testbeds.cluster.permutation import Permutation
-from kproxy.conformance.testbeds.sentinel import ADDRESSES as SENTINELS
-from kproxy.conformance.testbeds.sentinel import Sentinel
-from kproxy.lab import topology
 from kproxy.lab.probes.observation import (
     Answered,
     Evidence,
@@ -46,6 +43,7 @@ from kproxy.lab.probes.observation import (
     Silent,
     Socket,
 )
+from kproxy.lab.topology import LAB
 from kproxy.model.network import Address, Family, Network, family_of
 
 SPARED = 256
@@ -62,7 +60,7 @@ _OUTSIDE = {
 
 CLIENT = "client"
 """Name of the lab's on-link client, which has an address for each node; a neighbour node in a cluster has one."""
-OUTSIDE = {CLIENT: topology.CLIENT_ADDRESS, "remote": topology.REMOTE_ADDRESS}
+OUTSIDE = {CLIENT: LAB.client_address, "remote": LAB.remote_address}
 """Addresses of the lab's clients outside of the cluster, by their names."""
 
 
@@ -144,22 +142,22 @@ def build_address_map(cluster: ClusterTopology, instances: Sequence[Instance]) -
 def _gateways(cluster: ClusterTopology) -> Iterator[tuple[Address, Address]]:
     for name, node in cluster.nodes.items():
         for address in node.others:
-            yield address, topology.POD_GATEWAY[name][family_of(address)]
+            yield address, LAB.pod_gateway[name][family_of(address)]
 
 
 def _addresses(cluster: ClusterTopology, instances: Sequence[Instance]) -> Iterator[tuple[Address, Address]]:
     for family in cluster.families:
         for name, node in cluster.nodes.items():
-            yield topology.NODE_ADDRESS[name][family], node.addresses[family]
+            yield LAB.node_address[name][family], node.addresses[family]
         for pod, its in cluster.pods.items():
-            yield topology.POD_ADDRESS[pod][family], its[family]
+            yield LAB.pod_address[pod][family], its[family]
         if cluster.neighbour is not None:
-            yield topology.CLIENT_ADDRESS["a"][family], cluster.neighbour[family]
+            yield LAB.client_address["a"][family], cluster.neighbour[family]
         for who, addresses in cluster.outside.items():
             yield from ((OUTSIDE[who][node][family], at[family]) for node, at in addresses.items())
         yield from _cluster_ips(cluster, instances, family)
         for own, range_ in zip(
-            (topology.EXTERNAL_IP_RANGE[family], topology.LOAD_BALANCER_RANGE[family]),
+            (LAB.external_ip_range[family], LAB.load_balancer_range[family]),
             _OUTSIDE[family],
             strict=True,
         ):
@@ -170,8 +168,8 @@ def _addresses(cluster: ClusterTopology, instances: Sequence[Instance]) -> Itera
 def _cluster_ips(
     cluster: ClusterTopology, instances: Sequence[Instance], family: Family
 ) -> Iterator[tuple[Address, Address]]:
-    sentinels = {Sentinel(number).cluster_ip(family) for number in range(SENTINELS)}
-    wanted = {address for address in _used(instances) if address in topology.SERVICE_CIDR[family]}
+    sentinels = set(LAB.sentinel_addresses[family])
+    wanted = {address for address in _used(instances) if address in LAB.service_cidr[family]}
     network = cluster.service_cidrs[family]
     given = list(itertools.islice(_free(network, cluster.taken_addresses), len(sentinels | wanted)))
     if len(given) < len(sentinels | wanted):

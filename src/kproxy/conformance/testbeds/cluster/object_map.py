@@ -16,7 +16,7 @@ from kproxy.conformance.binding.kubernetes_objects import Document
 from kproxy.conformance.binding.world import Key
 from kproxy.conformance.testbeds.cluster.address_map import AddressMap
 from kproxy.conformance.testbeds.cluster.cluster_topology import Addresses
-from kproxy.lab import topology
+from kproxy.lab.topology import LAB
 from kproxy.model.network import Network, family_of
 
 MANAGER = "kproxy-conformance"
@@ -107,7 +107,7 @@ class ObjectMap:
         return outward
 
     def _hints(self, hints: Document) -> Document:
-        zones = {topology.ZONES[name]: node.zone for name, node in self.addresses.cluster.nodes.items()}
+        zones = {LAB.zones[name]: node.zone for name, node in self.addresses.cluster.nodes.items()}
         outward: Document = {}
         if "forZones" in hints:
             outward["forZones"] = [{"name": zones.get(z["name"]) or z["name"]} for z in hints["forZones"]]
@@ -117,7 +117,7 @@ class ObjectMap:
 
     def _node(self, hostname: str) -> str:
         """Cluster node name for a lab hostname; any other name is returned unchanged."""
-        names = {topology.HOSTNAMES[name]: node.name for name, node in self.addresses.cluster.nodes.items()}
+        names = {LAB.hostnames[name]: node.name for name, node in self.addresses.cluster.nodes.items()}
         return names.get(hostname, hostname)
 
     def _address(self, text: str) -> str:
@@ -146,9 +146,9 @@ class ObjectMap:
         family, place = family_of(network), self.addresses.cluster
         neighbours = [place.neighbour] if place.neighbour else [*place.outside.get("client", {}).values()]
         known: dict[Network, Sequence[Addresses]] = {
-            topology.CLUSTER_CIDR[family]: tuple(place.pods.values()),
-            topology.NODE_NETWORK[family]: (*(n.addresses for n in place.nodes.values()), *neighbours),
-            topology.REMOTE_NETWORK[family]: tuple(place.outside.get("remote", {}).values()),
+            LAB.cluster_cidr[family]: tuple(place.pods.values()),
+            LAB.node_network[family]: (*(n.addresses for n in place.nodes.values()), *neighbours),
+            LAB.remote_network[family]: tuple(place.outside.get("remote", {}).values()),
         }
         if network not in known or family not in place.families:
             return []

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kproxy.conformance.binding.kubernetes_objects import Document
-from kproxy.lab import topology
+from kproxy.lab.topology import LAB, NODES
 
 PORT, HOST_PORT = 7001, 17001
 """Ports of agents: in a pod of its own, and on a node."""
@@ -43,8 +43,8 @@ class AgentPod:
 
 def agent_pods(nodes: Mapping[str, str], neighbour: str = "") -> tuple[AgentPod, ...]:
     """All agents; ``nodes``: the names of the Node objects that are ``a`` and ``b``; ``neighbour``: a third one's."""
-    places = [(pod, nodes[node], False) for node, pods in topology.PODS.items() for pod in pods]
-    places += [(node, nodes[node], True) for node in topology.NODES]
+    places = [(pod, nodes[node], False) for node, pods in LAB.pods.items() for pod in pods]
+    places += [(node, nodes[node], True) for node in NODES]
     places += [("client", neighbour, True)] if neighbour else []
     return tuple(AgentPod(*place, index) for index, place in enumerate(places, 1))
 

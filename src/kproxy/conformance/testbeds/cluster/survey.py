@@ -9,7 +9,7 @@ from ipaddress import ip_address, ip_network
 from kproxy.conformance.binding.kubernetes_objects import Document
 from kproxy.conformance.testbeds.cluster.cluster_topology import Addresses
 from kproxy.conformance.testbeds.cluster.connection import NoCluster
-from kproxy.lab import topology
+from kproxy.lab.topology import NODES
 from kproxy.model.network import Address, Family, Network, family_of
 
 ZONE = "topology.kubernetes.io/zone"
@@ -46,7 +46,7 @@ def survey_cluster(
 ) -> ClusterSurvey:
     """Survey of these objects. Raises `NoCluster` when cases cannot be run among them."""
     ready = sorted(filter(_is_ready, nodes), key=lambda node: (_is_set_apart(node), object_name(node)))
-    if len(ready) < len(topology.NODES):
+    if len(ready) < len(NODES):
         names = ", ".join(map(object_name, ready)) or "none"
         raise NoCluster(f"cases need two nodes that are ready, here are: {names}")
     first, others = ready[0], ready[1:]

@@ -16,7 +16,7 @@ from typing import TypeVar, cast
 
 import msgspec
 
-from kproxy.conformance.binding.bind import LOOPBACK, LOOPBACK_DAEMON_PORT, Instance
+from kproxy.conformance.binding.bind import LOOPBACK_DAEMON_PORT, Instance
 from kproxy.conformance.binding.kubernetes_objects import Document
 from kproxy.conformance.binding.world import Change, Put, Remove
 from kproxy.conformance.case import Case, CheckHealth, Open, Ping, Probe, Profile, Send, UnrelatedEntries
@@ -53,9 +53,8 @@ from kproxy.conformance.testbeds.cluster.survey import (
 from kproxy.conformance.testbeds.interpret import HOST, probe_context
 from kproxy.conformance.testbeds.listeners import listeners
 from kproxy.conformance.testbeds.packet_testbed import PacketTestbed
-from kproxy.conformance.testbeds.sentinel import SENTINEL_POD, SENTINEL_PORT
+from kproxy.conformance.testbeds.sentinel import SENTINEL_PORT
 from kproxy.conformance.testbeds.settling import Settling
-from kproxy.lab import topology
 from kproxy.lab.apiserver import ResourceKind
 from kproxy.lab.kube import NotAdmitted
 from kproxy.lab.kube.store import KubeStore
@@ -63,6 +62,7 @@ from kproxy.lab.lab import Traced
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.probes.observation import Answered, ProbeRequest
 from kproxy.lab.probes.observation import Observation as Seen
+from kproxy.lab.topology import LAB, LOOPBACK, NODES
 from kproxy.model.network import Address, Family, Protocol
 from kproxy.spec.outcome import Failure
 
@@ -167,7 +167,7 @@ def _cluster_topology(
     return ClusterTopology(
         namespace=agents.namespace,
         nodes=nodes,
-        pods={pod: agents.addresses[pod] for pod in topology.POD_ADDRESS},
+        pods={pod: agents.addresses[pod] for pod in LAB.pod_address},
         service_cidrs=survey.service_cidrs,
         taken_addresses=survey.taken_addresses,
         taken_ports=survey.taken_ports,
@@ -205,7 +205,8 @@ class ClusterTestbed(PacketTestbed):
         self._ground, self._agents, self._address_map = ground, agents, address_map
         self._stores, self._shape = cluster.stores(agents.namespace), shape
         self._outward = ObjectMap(address_map)
-        self._settling = Settling(self.change, self._seen_by, _overdue, cluster.barrier, shape.families)
+        served = replace(LAB, families=shape.families)
+        self._settling = Settling(self.change, self._seen_by, _overdue, cluster.barrier, served)
         self._objections: dict[str, str] = {}
         self._refused: dict[str, str] = {}
         self._reprobed: dict[str, str] = {}
@@ -229,10 +230,10 @@ class ClusterTestbed(PacketTestbed):
         for where, port, protocol, who in dict.fromkeys(listeners(able)):
             listener = messages.Listener(self._address_map.ports.apply(port), protocol, who)
             wanted.setdefault(where, []).append(listener)
-        for node in topology.NODES:
+        for node in NODES:
             wanted.setdefault(node, []).extend(self._daemons(node))
-        sentinel = messages.Listener(SENTINEL_PORT, Protocol.TCP, SENTINEL_POD)
-        wanted.setdefault(SENTINEL_POD, []).append(sentinel)
+        sentinel = messages.Listener(SENTINEL_PORT, Protocol.TCP, LAB.sentinel_pod)
+        wanted.setdefault(LAB.sentinel_pod, []).append(sentinel)
         served = await asyncio.gather(
             *(
                 self._agents.send(where, messages.Serve(tuple(those)), messages.Served)
@@ -361,7 +362,7 @@ class ClusterTestbed(PacketTestbed):
         (folder / "objects.json").write_bytes(msgspec.json.format(msgspec.json.encode(objects)))
         (folder / "places.txt").write_text(self._places(instance.family))
         (folder / "reprobe.txt").write_text(self._reprobed.get(instance.name, "it was not repeated\n"))
-        for node in topology.NODES:
+        for node in NODES:
             reply = await self._agents.send(node, messages.ReadState(), messages.NodeState)
             for name, text in reply.texts.items():
                 (folder / f"{node}.{name}.txt").write_text(text)
@@ -370,14 +371,14 @@ class ClusterTestbed(PacketTestbed):
         """Table of the lab's names and addresses, which verdicts use, and those of the cluster."""
         place = self._address_map.cluster
         nodes = {name: node.addresses for name, node in place.nodes.items()}
-        lab = {**topology.POD_ADDRESS, **topology.NODE_ADDRESS}
+        lab = {**LAB.pod_address, **LAB.node_address}
         there = {**place.pods, **nodes, **({CLIENT: place.neighbour} if place.neighbour else {})}
         for who, addresses in place.outside.items():
             there |= {f"{who} {node}": own for node, own in addresses.items()}
             lab |= {f"{who} {node}": OUTSIDE[who][node] for node in addresses}
         names = {name: node.name for name, node in place.nodes.items()}
         lines = [
-            f"{name:8}{lab.get(name, topology.CLIENT_ADDRESS['a'])[family]!s:>24} is {at[family]} {names.get(name, '')}"
+            f"{name:8}{lab.get(name, LAB.client_address['a'])[family]!s:>24} is {at[family]} {names.get(name, '')}"
             for name, at in there.items()
         ]
         return "\n".join(line.rstrip() for line in lines) + "\n"

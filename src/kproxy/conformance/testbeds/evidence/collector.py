@@ -15,7 +15,6 @@ from kproxy.conformance.testbeds.disk_watch import read_tail
 from kproxy.conformance.testbeds.evidence import state
 from kproxy.conformance.testbeds.evidence.witnesses import LINGER, WITNESSES, Files
 from kproxy.conformance.testbeds.proxies import Proxies
-from kproxy.lab import topology
 from kproxy.lab.lab import Lab
 from kproxy.lab.namespaces import LabError
 
@@ -72,7 +71,7 @@ class EvidenceCollector:
     async def _end_state(self) -> Files:
         """State of both nodes: read once for a lab, after its last check."""
         files: Files = {}
-        for node in topology.NODES:
+        for node in self._lab.topology.nodes:
             texts: Mapping[str, str] = {
                 **await state.node_rules(self._lab, node, self._proxies.tools),
                 **await state.node_surroundings(self._lab, node, self._proxies.tools),

@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import Protocol as Interface
 
 from kproxy.conformance.testbeds.evidence import counters, state
-from kproxy.lab import topology, wiring
 from kproxy.lab.captures import pcapng
 from kproxy.lab.lab import Lab
 
 Files = dict[str, bytes]
 """Contents by path below a case's folder."""
 
-_RECORDED = (*topology.NODES, *wiring.PODS, wiring.CLIENT, wiring.REMOTE)
 LINGER = 0.05
 """Seconds before the check and after its result, for the packets that end connections."""
 
@@ -46,7 +44,9 @@ class PacketWitness:
 
     async def __aenter__(self) -> None:
         """Begin to record."""
-        self._recorders = [pcapng.PacketRecorder(self._lab.network[name]) for name in _RECORDED]
+        self._recorders = [
+            pcapng.PacketRecorder(self._lab.network[name]) for name in self._lab.topology.senders
+        ]
 
     async def __aexit__(self, *exception: object) -> None:
         """Keep the recorded packets; a namespace without packets has no file."""
@@ -89,9 +89,9 @@ class RulesWitness:
 
     async def _read(self) -> dict[str, dict[str, str]]:
         read = await asyncio.gather(
-            *(state.node_rules(self._lab, node, self._tools) for node in topology.NODES)
+            *(state.node_rules(self._lab, node, self._tools) for node in self._lab.topology.nodes)
         )
-        return dict(zip(topology.NODES, read, strict=True))
+        return dict(zip(self._lab.topology.nodes, read, strict=True))
 
 
 WITNESSES: tuple[type[Witness], ...] = (RulesWitness, PacketWitness)

@@ -60,7 +60,7 @@ from kproxy.conformance.testbed import HarnessError, Observation, Testbed
 from kproxy.conformance.testbeds.simulator import iptables, ipvs, nftables
 from kproxy.conformance.testbeds.simulator.settings import settings_of
 from kproxy.conformance.testbeds.simulator.walk import NodeView, OpenKernel, SimulatedKernel, Walked
-from kproxy.lab import topology
+from kproxy.lab.topology import LAB, NODES
 from kproxy.linux.netfilter.node_state import ClientEntry
 from kproxy.model import api
 from kproxy.model.network import Address, Family
@@ -155,7 +155,7 @@ class Simulator:
         cluster = api.parse_cluster(
             msgspec.json.encode({"kind": "List", "items": list(self.objects.values())})
         )
-        for node in topology.NODES:
+        for node in NODES:
             for family in Family:
                 addresses = self._addresses(node, family)
                 settings = settings_of(cluster, self.profile, self.mode, node, family)
@@ -180,8 +180,8 @@ class Simulator:
         return [_observation(walked) for walked in found]
 
     def _addresses(self, node: str, family: Family) -> tuple[Address, ...]:
-        more = (topology.GAINED_ADDRESS[node][family],) if (node, family) in self.gained else ()
-        return (*topology.local_addresses(node, family), *more)
+        more = (LAB.gained_address[node][family],) if (node, family) in self.gained else ()
+        return (*LAB.local_addresses(node, family), *more)
 
     async def open_flow(self, instance: Instance, step: Open) -> Observation:
         """Not here: see `not_runnable_reason`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_network
 
 from kproxy.conformance.case import Profile
-from kproxy.lab import topology
+from kproxy.lab.topology import LAB
 from kproxy.model import api
 from kproxy.model.network import Family, Network, family_of
 from kproxy.proxy.plan import (
@@ -20,14 +20,14 @@ from kproxy.proxy.plan import (
 def settings_of(cluster: api.Cluster, profile: Profile, mode: str, node: str, family: Family) -> PlanSettings:
     """What the profile's KubeProxyConfiguration means for a node."""
     by_default: tuple[str, ...] = ("primary",) if mode == "nftables" else ()
-    document = cluster.node(topology.HOSTNAMES[node])
+    document = cluster.node(LAB.hostnames[node])
     labels = document.metadata.labels if document else {}
     return PlanSettings(
         family=family,
-        node=topology.HOSTNAMES[node],
+        node=LAB.hostnames[node],
         zone=labels.get(api.ZONE_LABEL, ""),
-        node_ips=(topology.NODE_ADDRESS[node][family],),
-        node_addresses=topology.local_addresses(node, family),
+        node_ips=(LAB.node_address[node][family],),
+        node_addresses=LAB.local_addresses(node, family),
         detector=_detector(profile, node, family),
         masquerade_all=profile.masquerade_all,
         node_port_cidrs=_node_port_cidrs(profile.node_port_addresses or by_default, node, family),
@@ -47,9 +47,9 @@ def _detector(profile: Profile, node: str, family: Family) -> LocalDetector:
         case "ClusterCIDR" if family not in profile.detect_families:
             return None
         case "ClusterCIDR":
-            return DetectByCIDR(topology.CLUSTER_CIDR[family])
+            return DetectByCIDR(LAB.cluster_cidr[family])
         case "NodeCIDR":
-            return DetectByCIDR(topology.POD_CIDRS[node][family])
+            return DetectByCIDR(LAB.pod_cidrs[node][family])
         case "BridgeInterface":
             return DetectByInterface(profile.detect_interface)
         case "InterfaceNamePrefix":
@@ -62,5 +62,5 @@ def _node_port_cidrs(given: tuple[str, ...], node: str, family: Family) -> tuple
     if not given:
         return None
     if given == ("primary",):
-        return (ip_network(topology.NODE_ADDRESS[node][family]),)
+        return (ip_network(LAB.node_address[node][family]),)
     return tuple(ip_network(text) for text in given)

@@ -17,7 +17,6 @@ from kproxy.conformance.testbeds.cluster.limits import ClusterShape, case_not_ru
 from kproxy.conformance.testbeds.cluster.permutation import Permutation
 from kproxy.conformance.testbeds.interpret import interpret_step
 from kproxy.conformance.testbeds.sentinel import Sentinel
-from kproxy.lab import topology
 from kproxy.lab.probes.observation import (
     Answered,
     Direction,
@@ -30,6 +29,7 @@ from kproxy.lab.probes.observation import (
     Silent,
     Socket,
 )
+from kproxy.lab.topology import LAB, NODES
 from kproxy.model.network import Family
 from kproxy.spec.outcome import Delivered, SourceIP
 from tests.support.scripted_cluster import PLACE, V4, V6, pair
@@ -40,9 +40,9 @@ ADDRESSES = st.one_of(
     st.ip_addresses(v=4),
     st.ip_addresses(v=6),
     st.sampled_from(sorted(PLACE.taken_addresses, key=int)),
-    st.sampled_from([a[f] for a in topology.POD_ADDRESS.values() for f in Family]),
+    st.sampled_from([a[f] for a in LAB.pod_address.values() for f in Family]),
     st.sampled_from([a[f] for a in PLACE.pods.values() for f in Family]),
-    st.sampled_from([topology.SERVICE_CIDR[V4][n] for n in range(500, 3000)]),
+    st.sampled_from([LAB.service_cidr[V4][n] for n in range(500, 3000)]),
 )
 SOCKETS = st.builds(Socket, ADDRESSES, st.integers(0, 65535))
 
@@ -86,15 +86,15 @@ def test_every_place_of_the_lab_is_somewhere_in_the_cluster() -> None:
     there = LENS.addresses.apply
     for family in Family:
         for name, node in PLACE.nodes.items():
-            assert there(topology.NODE_ADDRESS[name][family]) == node.addresses[family]
+            assert there(LAB.node_address[name][family]) == node.addresses[family]
         for name, addresses in PLACE.pods.items():
-            assert there(topology.POD_ADDRESS[name][family]) == addresses[family]
+            assert there(LAB.pod_address[name][family]) == addresses[family]
 
 
 def test_a_strangers_address_that_is_a_pods_of_the_lab_is_not_taken_for_it() -> None:
-    for pods in topology.POD_ADDRESS.values():
+    for pods in LAB.pod_address.values():
         if pods[V4] not in {own[V4] for own in PLACE.pods.values()}:
-            assert LENS.address(pods[V4]) not in {other[V4] for other in topology.POD_ADDRESS.values()}
+            assert LENS.address(pods[V4]) not in {other[V4] for other in LAB.pod_address.values()}
 
 
 def test_cluster_ips_are_in_the_clusters_range_and_nobody_has_them() -> None:
@@ -126,17 +126,15 @@ def test_the_port_at_which_proxies_tell_their_health_is_itself() -> None:
 
 def test_further_addresses_of_a_node_are_its_gateway() -> None:
     for address in PLACE.nodes["a"].others:
-        assert LENS.address(address) == topology.POD_GATEWAY["a"][V4]
+        assert LENS.address(address) == LAB.pod_gateway["a"][V4]
 
 
 def test_the_client_outside_sends_from_the_address_it_has() -> None:
-    own = topology.CLIENT_ADDRESS["b"][V6]
-    requested = ProbeRequest(
-        sender="client", destination=topology.NODE_ADDRESS["b"][V6], port=30000, source=own
-    )
+    own = LAB.client_address["b"][V6]
+    requested = ProbeRequest(sender="client", destination=LAB.node_address["b"][V6], port=30000, source=own)
     assert LENS.request(requested).source is None
     assert PLACE.neighbour is not None
-    assert LENS.address(PLACE.neighbour[V6]) == topology.CLIENT_ADDRESS["a"][V6]
+    assert LENS.address(PLACE.neighbour[V6]) == LAB.client_address["a"][V6]
 
 
 WITH_CLIENTS = replace(
@@ -150,14 +148,14 @@ WITH_CLIENTS = replace(
 
 
 @pytest.mark.parametrize("family", Family)
-@pytest.mark.parametrize("node", topology.NODES)
+@pytest.mark.parametrize("node", NODES)
 @pytest.mark.parametrize("who", OUTSIDE)
 def test_clients_outside_choose_their_node_by_the_address_they_send_from(
     who: str, node: str, family: Family
 ) -> None:
     lens = build_address_map(WITH_CLIENTS, RUNNABLE)
     own = OUTSIDE[who][node][family]
-    requested = ProbeRequest(sender=who, destination=topology.NODE_ADDRESS["b"][family], port=80, source=own)
+    requested = ProbeRequest(sender=who, destination=LAB.node_address["b"][family], port=80, source=own)
     assert lens.request(requested).source == WITH_CLIENTS.outside[who][node][family]
     assert lens.address(WITH_CLIENTS.outside[who][node][family]) == own
 
@@ -171,7 +169,7 @@ def test_the_two_lowest_addresses_of_each_family_are_for_the_two_nodes() -> None
 
 
 def test_all_parts_of_an_observation_are_seen_through_it() -> None:
-    here, there = topology.POD_ADDRESS["a1"][V4], PLACE.pods["a1"][V4]
+    here, there = LAB.pod_address["a1"][V4], PLACE.pods["a1"][V4]
     inside, outside = Socket(here, 4000), Socket(there, 4000)
     refused = Refused(Icmp(V4, 3, 3), there, outside)
     assert LENS.observation(refused) == replace(refused, by=here, about=inside)
@@ -199,7 +197,7 @@ def test_too_few_node_ports_are_reported() -> None:
 def test_a_single_stack_cluster_needs_addresses_of_its_family_only() -> None:
     single = replace(PLACE, service_cidrs={V4: PLACE.service_cidrs[V4]})
     lens = build_address_map(single, [one for one in RUNNABLE if one.family is V4])
-    assert lens.addresses.apply(topology.POD_ADDRESS["a1"][V6]) == topology.POD_ADDRESS["a1"][V6]
+    assert lens.addresses.apply(LAB.pod_address["a1"][V6]) == LAB.pod_address["a1"][V6]
 
 
 @pytest.mark.parametrize(
@@ -217,4 +215,4 @@ def test_an_answer_in_a_cluster_reads_as_one_in_the_lab(saw: IPv4Address, source
     met = Answered(who="b1", at=Socket(PLACE.pods["b1"][V4], 20000), peer=Socket(saw, 4000), own=own)
     probe = Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("b1"))
     seen = interpret_step(LENS.observation(met), instance, probe)
-    assert seen.outcomes == {Delivered(topology.POD_ADDRESS["b1"][V4], 10000, source)}
+    assert seen.outcomes == {Delivered(LAB.pod_address["b1"][V4], 10000, source)}

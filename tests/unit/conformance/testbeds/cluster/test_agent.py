@@ -11,7 +11,7 @@ from aiohttp import web
 
 from kproxy.conformance.testbeds.cluster import messages, pods, wire
 from kproxy.conformance.testbeds.cluster.agent import KEY, KEY_HEADER, PATH, Agent, agent_main, parse_fib_trie
-from kproxy.lab import topology
+from kproxy.lab.topology import LAB, NODES
 
 TRIE = """\
 Main:
@@ -108,7 +108,7 @@ def test_an_agent_without_a_key_does_not_start(
 def test_there_is_an_agent_for_every_pod_and_every_node() -> None:
     nodes = {"a": "worker-1", "b": "worker-2"}
     members = {one.name: one for one in pods.agent_pods(nodes, "worker-3")}
-    assert set(members) == {*topology.POD_ADDRESS, *topology.NODES, "client"}
+    assert set(members) == {*LAB.pod_address, *NODES, "client"}
     assert {one.node for name, one in members.items() if name[0] == "b"} == {"worker-2"}
     assert [name for name, one in members.items() if one.on_host] == ["a", "b", "client"]
     assert len({one.index for one in members.values()}) == len(members)

@@ -13,7 +13,6 @@ from kproxy.conformance.testbeds.cluster.address_map import build_address_map
 from kproxy.conformance.testbeds.cluster.agent_transport import AgentTransport
 from kproxy.conformance.testbeds.cluster.fleet import Fleet
 from kproxy.conformance.testbeds.cluster.testbed import ClusterTestbed
-from kproxy.lab import topology
 from kproxy.lab.lab import Traced
 from kproxy.lab.probes.observation import (
     Answered,
@@ -28,6 +27,7 @@ from kproxy.lab.probes.observation import (
     Silent,
     Socket,
 )
+from kproxy.lab.topology import LAB
 from kproxy.spec.outcome import Failure
 from tests.support.scripted_cluster import PLACE, V4
 
@@ -78,8 +78,8 @@ def test_a_probe_goes_out_in_the_clusters_addresses_and_comes_back_in_the_labs()
     assert agent == "a1"
     assert isinstance(command, messages.SendProbes)
     assert command.request.destination == THERE.address != VIP
-    here = Socket(topology.POD_ADDRESS["a1"][V4], 40000)
-    at = Socket(topology.POD_ADDRESS["b1"][V4], 10000)
+    here = Socket(LAB.pod_address["a1"][V4], 40000)
+    at = Socket(LAB.pod_address["b1"][V4], 10000)
     assert first.observation == Answered(who="b1", at=at, peer=here, own=here)
 
 
@@ -111,7 +111,7 @@ def test_a_flow_is_known_by_the_number_of_its_last_exchange() -> None:
         requested = ground(agents)
         flow, _ = await requested.open_flow(REQUEST)
         assert flow is not None
-        assert flow.own == Socket(topology.POD_ADDRESS["a1"][V4], 40000)
+        assert flow.own == Socket(LAB.pod_address["a1"][V4], 40000)
         await requested.exchange(flow, 1.0)
         await requested.reopen(flow, 1.0)
         await requested.close_listener(flow)
@@ -124,7 +124,7 @@ def test_a_flow_is_known_by_the_number_of_its_last_exchange() -> None:
     assert messages.CloseListener(8, REQUEST.protocol) in commands
 
 
-REFUSED = Refused(Icmp(V4, 3, 1), topology.ROUTER_ADDRESS[V4], Socket(VIP, 80))
+REFUSED = Refused(Icmp(V4, 3, 1), LAB.router_address[V4], Socket(VIP, 80))
 
 
 @pytest.mark.parametrize("seen", [Silent(), REFUSED])
@@ -133,9 +133,7 @@ REFUSED = Refused(Icmp(V4, 3, 1), topology.ROUTER_ADDRESS[V4], Socket(VIP, 80))
     [
         (Evidence((Sighting("a", "eth0", Direction.OUT, OWN, Socket(VIP, 80)),)), True),
         (
-            Evidence(
-                (Sighting("a", "eth0", Direction.OUT, OWN, Socket(topology.POD_ADDRESS["b1"][V4], 10000)),)
-            ),
+            Evidence((Sighting("a", "eth0", Direction.OUT, OWN, Socket(LAB.pod_address["b1"][V4], 10000)),)),
             False,
         ),
         (Evidence((Sighting("a", "eth0", Direction.IN, OWN, Socket(VIP, 80)),)), False),
@@ -155,7 +153,7 @@ def test_what_leaves_the_judging_node_as_it_came_is_untouched(
 
 
 def test_what_was_sent_to_a_pod_itself_is_not_untouched_for_want_of_an_answer() -> None:
-    to = Socket(topology.POD_ADDRESS["b1"][V4], 10000)
+    to = Socket(LAB.pod_address["b1"][V4], 10000)
     left = Evidence((Sighting("a", "eth0", Direction.OUT, OWN, to),))
     probe = Probe(sender=pod("a1"), to=backend_target(WEB, "b1"), expect=delivered_to("b1"))
     testbed = object.__new__(ClusterTestbed)

@@ -28,7 +28,7 @@ from kproxy.conformance.testbeds.cluster.address_map import build_address_map
 from kproxy.conformance.testbeds.cluster.limits import ClusterShape, case_not_runnable
 from kproxy.conformance.testbeds.cluster.object_map import ObjectMap, mapped_name
 from kproxy.conformance.testbeds.sentinel import Sentinel
-from kproxy.lab import topology
+from kproxy.lab.topology import LAB
 from kproxy.model.network import Family
 from tests.support.scripted_cluster import PLACE, V4, V6, pair
 
@@ -155,14 +155,10 @@ def texts(value: object) -> Iterator[str]:
             return
 
 
-LAB = [
-    *(
-        ranges[family]
-        for family in Family
-        for ranges in (topology.EXTERNAL_IP_RANGE, topology.LOAD_BALANCER_RANGE)
-    ),
-    *(topology.NODE_NETWORK[family] for family in Family),
-    *(topology.CLUSTER_CIDR[V6], topology.SERVICE_CIDR[V6]),
+OF_THE_LAB = [
+    *(ranges[family] for family in Family for ranges in (LAB.external_ip_range, LAB.load_balancer_range)),
+    *(LAB.node_network[family] for family in Family),
+    *(LAB.cluster_cidr[V6], LAB.service_cidr[V6]),
 ]
 """Ranges of the lab that this cluster has nothing in."""
 
@@ -172,7 +168,7 @@ def leaked(text: str) -> bool:
         network = ip_network(text.strip())
     except ValueError:
         return False
-    return any(network.version == own.version and network.subnet_of(own) for own in LAB)  # type: ignore[arg-type]
+    return any(network.version == own.version and network.subnet_of(own) for own in OF_THE_LAB)  # type: ignore[arg-type]
 
 
 def test_no_address_of_the_lab_is_left_in_any_object_of_the_catalogue() -> None:
