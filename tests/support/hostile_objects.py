@@ -120,84 +120,120 @@ def metadata(more: st.SearchStrategy[dict[str, str]] = labels) -> st.SearchStrat
     )
 
 
+service_parts = st.fixed_dictionaries(
+    {
+        "kind": st.just("Service"),
+        "metadata": metadata(),
+        "spec": st.fixed_dictionaries(
+            {
+                "type": mostly(st.sampled_from(("ClusterIP", "NodePort", "LoadBalancer")), texts),
+                "clusterIPs": few(
+                    mostly(st.sampled_from(CLUSTER_IPS), st.one_of(st.sampled_from(NO_ADDRESSES), texts))
+                ),
+                "ports": few(
+                    st.fixed_dictionaries(
+                        {
+                            "name": port_names,
+                            "protocol": protocols,
+                            "port": numbers,
+                            "nodePort": numbers,
+                            "targetPort": texts,
+                        }
+                    )
+                ),
+                "externalIPs": few(addresses),
+                "loadBalancerSourceRanges": few(networks),
+                "externalTrafficPolicy": mostly(st.sampled_from(("Local", "Cluster")), texts),
+                "internalTrafficPolicy": mostly(st.sampled_from(("Local", "Cluster")), texts),
+                "sessionAffinity": mostly(st.sampled_from(("None", "ClientIP")), texts),
+                "sessionAffinityConfig": st.fixed_dictionaries(
+                    {"clientIP": st.fixed_dictionaries({"timeoutSeconds": numbers})}
+                ),
+                "healthCheckNodePort": numbers,
+            }
+        ),
+        "status": st.fixed_dictionaries(
+            {
+                "loadBalancer": st.fixed_dictionaries(
+                    {"ingress": few(st.fixed_dictionaries({"ip": addresses, "hostname": texts}))}
+                )
+            }
+        ),
+    }
+)
+"""Made once, as all below: Hypothesis validates each strategy that it has not seen, which takes longer than to draw from it."""
+
+
 @st.composite
 def services(draw: st.DrawFn) -> Document:
-    ips = draw(few(mostly(st.sampled_from(CLUSTER_IPS), st.one_of(st.sampled_from(NO_ADDRESSES), texts))))
-    port = st.fixed_dictionaries(
-        {"name": port_names, "protocol": protocols, "port": numbers, "nodePort": numbers, "targetPort": texts}
-    )
-    return {
-        "kind": "Service",
-        "metadata": draw(metadata()),
-        "spec": {
-            "type": draw(mostly(st.sampled_from(("ClusterIP", "NodePort", "LoadBalancer")), texts)),
-            "clusterIP": ips[0] if ips else draw(texts),
-            "clusterIPs": ips,
-            "ports": draw(few(port)),
-            "externalIPs": draw(few(addresses)),
-            "loadBalancerSourceRanges": draw(few(networks)),
-            "externalTrafficPolicy": draw(mostly(st.sampled_from(("Local", "Cluster")), texts)),
-            "internalTrafficPolicy": draw(mostly(st.sampled_from(("Local", "Cluster")), texts)),
-            "sessionAffinity": draw(mostly(st.sampled_from(("None", "ClientIP")), texts)),
-            "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": draw(numbers)}},
-            "healthCheckNodePort": draw(numbers),
-        },
-        "status": {
-            "loadBalancer": {
-                "ingress": draw(few(st.fixed_dictionaries({"ip": addresses, "hostname": texts})))
+    document: Document = draw(service_parts)
+    ips = document["spec"]["clusterIPs"]
+    document["spec"]["clusterIP"] = ips[0] if ips else draw(texts)
+    return document
+
+
+slices = st.fixed_dictionaries(
+    {
+        "kind": st.just("EndpointSlice"),
+        "metadata": metadata(st.fixed_dictionaries({"kubernetes.io/service-name": names})),
+        "addressType": mostly(st.sampled_from(("IPv4", "IPv6")), texts),
+        "endpoints": few(
+            st.fixed_dictionaries(
+                {
+                    "addresses": few(addresses),
+                    "nodeName": mostly(st.just(NODE), texts),
+                    "zone": texts,
+                    "hints": st.fixed_dictionaries({"forZones": few(st.fixed_dictionaries({"name": texts}))}),
+                    "conditions": st.fixed_dictionaries({"ready": st.booleans()}),
+                }
+            )
+        ),
+        "ports": few(st.fixed_dictionaries({"name": port_names, "protocol": protocols, "port": numbers})),
+    }
+)
+
+nodes = st.fixed_dictionaries(
+    {
+        "kind": st.just("Node"),
+        "metadata": st.fixed_dictionaries({"name": mostly(st.just(NODE), texts), "labels": labels}),
+        "spec": st.fixed_dictionaries(
+            {
+                "podCIDR": networks,
+                "podCIDRs": few(networks),
+                "taints": few(st.fixed_dictionaries({"key": texts, "effect": texts})),
             }
-        },
+        ),
+        "status": st.fixed_dictionaries(
+            {
+                "addresses": few(
+                    st.fixed_dictionaries(
+                        {
+                            "type": mostly(st.sampled_from(("InternalIP", "ExternalIP", "Hostname")), texts),
+                            "address": addresses,
+                        }
+                    )
+                )
+            }
+        ),
     }
+)
 
-
-@st.composite
-def slices(draw: st.DrawFn) -> Document:
-    owner = st.fixed_dictionaries({"kubernetes.io/service-name": names})
-    endpoint = st.fixed_dictionaries(
-        {
-            "addresses": few(addresses),
-            "nodeName": mostly(st.just(NODE), texts),
-            "zone": texts,
-            "hints": st.fixed_dictionaries({"forZones": few(st.fixed_dictionaries({"name": texts}))}),
-            "conditions": st.fixed_dictionaries({"ready": st.booleans()}),
-        }
-    )
-    port = st.fixed_dictionaries({"name": port_names, "protocol": protocols, "port": numbers})
-    return {
-        "kind": "EndpointSlice",
-        "metadata": draw(metadata(owner)),
-        "addressType": draw(mostly(st.sampled_from(("IPv4", "IPv6")), texts)),
-        "endpoints": draw(few(endpoint)),
-        "ports": draw(few(port)),
+service_cidrs = st.fixed_dictionaries(
+    {
+        "kind": st.just("ServiceCIDR"),
+        "metadata": st.fixed_dictionaries({"name": names}),
+        "spec": st.fixed_dictionaries({"cidrs": few(networks)}),
     }
-
-
-@st.composite
-def nodes(draw: st.DrawFn) -> Document:
-    kinds = mostly(st.sampled_from(("InternalIP", "ExternalIP", "Hostname")), texts)
-    address = st.fixed_dictionaries({"type": kinds, "address": addresses})
-    return {
-        "kind": "Node",
-        "metadata": {"name": draw(mostly(st.just(NODE), texts)), "labels": draw(labels)},
-        "spec": {
-            "podCIDR": draw(networks),
-            "podCIDRs": draw(few(networks)),
-            "taints": draw(few(st.fixed_dictionaries({"key": texts, "effect": texts}))),
-        },
-        "status": {"addresses": draw(few(address))},
-    }
-
-
-@st.composite
-def service_cidrs(draw: st.DrawFn) -> Document:
-    return {"kind": "ServiceCIDR", "metadata": {"name": draw(names)}, "spec": {"cidrs": draw(few(networks))}}
+)
+kinds = st.one_of(services(), services(), slices, slices, nodes, service_cidrs)
+depths = st.integers(-5, 2)
 
 
 @st.composite
 def documents(draw: st.DrawFn) -> Document:
     """One hostile object; in one of four some field is of another type than it should be."""
-    document: Document = draw(st.one_of(services(), services(), slices(), slices(), nodes(), service_cidrs()))
-    for _ in range(max(0, draw(st.integers(-5, 2)))):
+    document: Document = draw(kinds)
+    for _ in range(max(0, draw(depths))):
         _spoil(draw, document)
     return document
 

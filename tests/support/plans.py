@@ -1,6 +1,7 @@
 """Constructors of plans for tests of iptables mode."""
 
 from collections.abc import Iterable
+from functools import cache
 from ipaddress import ip_address, ip_network
 
 from hypothesis import strategies as st
@@ -101,24 +102,37 @@ def plan_of(
     )
 
 
-_ENDPOINTS = tuple(f"10.0.0.{i}:80" for i in range(4))
+ENDPOINTS = st.lists(st.sampled_from(tuple(f"10.0.0.{i}:80" for i in range(4))), unique=True, max_size=4)
+BOOLEANS = st.booleans()
+SOURCES = st.sampled_from([None, ("192.0.2.0/24",), ("192.0.2.0/24", "198.51.100.0/24")])
+AFFINITIES = st.sampled_from([None, 60, 10800])
+NUMBERS = st.sets(st.integers(1, 6))
+NODE_PORTS = st.sampled_from(
+    [NodePorts(None, localhost=True), NodePorts((ip_address("192.0.2.1"),), localhost=False)]
+)
+"""Made once: Hypothesis validates each strategy that it has not seen, which takes longer than to draw from it."""
 
 
+@cache
+def some_of(chosen: tuple[str, ...]) -> st.SearchStrategy[list[str]]:
+    """Some of these, in any order."""
+    return st.lists(st.sampled_from(chosen), unique=True)
+
+
+@cache
 @st.composite
 def services(draw: st.DrawFn, number: int) -> ServicePlan:
     """Service ``number`` in one of many shapes; addresses of different numbers do not collide."""
-    chosen = draw(st.lists(st.sampled_from(_ENDPOINTS), unique=True, max_size=4))
-    local = draw(st.booleans())
+    chosen = tuple(draw(ENDPOINTS))
+    local = draw(BOOLEANS)
     everywhere = pool(*chosen)
-    here = (
-        pool(*draw(st.lists(st.sampled_from(chosen), unique=True)), scope=PoolScope.LOCAL) if chosen else None
-    )
+    here = pool(*draw(some_of(chosen)), scope=PoolScope.LOCAL) if chosen else None
     reached, shortcut = (here, everywhere) if local and here is not None else (everywhere, None)
     found = [frontend(Exposure.CLUSTER_IP, f"10.96.0.{number}", 80, everywhere)]
-    if draw(st.booleans()):
+    if draw(BOOLEANS):
         found.append(frontend(Exposure.NODE_PORT, None, 30000 + number, reached, shortcut=shortcut))
-    if draw(st.booleans()):
-        sources = draw(st.sampled_from([None, ("192.0.2.0/24",), ("192.0.2.0/24", "198.51.100.0/24")]))
+    if draw(BOOLEANS):
+        sources = draw(SOURCES)
         balanced = frontend(
             Exposure.LOAD_BALANCER,
             f"203.0.113.{number}",
@@ -126,20 +140,15 @@ def services(draw: st.DrawFn, number: int) -> ServicePlan:
             reached,
             shortcut=shortcut,
             sources=sources,
-            admit_self=draw(st.booleans()),
+            admit_self=draw(BOOLEANS),
         )
         found.append(balanced)
-    affinity = draw(st.sampled_from([None, 60, 10800]))
-    return service(*found, name=f"ns/svc{number}:http", affinity=affinity)
+    return service(*found, name=f"ns/svc{number}:http", affinity=draw(AFFINITIES))
 
 
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
     """Plans of up to six services; the same number is the same service in every plan."""
-    numbers = sorted(draw(st.sets(st.integers(1, 6))))
-    ports = draw(
-        st.sampled_from(
-            [NodePorts(None, localhost=True), NodePorts((ip_address("192.0.2.1"),), localhost=False)]
-        )
-    )
+    numbers = sorted(draw(NUMBERS))
+    ports = draw(NODE_PORTS)
     return plan_of(*(draw(services(number)) for number in numbers), node_ports=ports)

@@ -262,7 +262,7 @@ def test_a_service_of_which_a_part_is_refused_is_named(document: Document) -> No
             assert not any(refused_parts(document)) or ("Service", api.key_of(item)) in named
 
 
-@given(hostile=st.lists(st.one_of(nodes(), service_cidrs()), max_size=3))
+@given(hostile=st.lists(st.one_of(nodes, service_cidrs), max_size=3))
 @MANY
 def test_a_node_or_network_of_which_a_part_is_refused_is_named(hostile: list[Document]) -> None:
     cluster = world(hostile)
