@@ -32,7 +32,7 @@ IPVS_GROUPS = ("cluster-ip", "internal-policy", "external-policy", "source-range
 NETNS_TOGETHER = ("--numprocesses=4", "--dist=worksteal")
 """Options of pytest-xdist: tests of namespaces mostly wait, so four run at a time, on two cores too."""
 
-NETNS_ALONE = tuple(f"tests/netns/test_{name}.py" for name in ("bench", "budgets", "isolation", "memory"))
+NETNS_ALONE = tuple(f"tests/netns/test_{name}.py" for name in ("budgets", "isolation", "memory"))
 """Test modules that measure processor time, memory or the machine itself, and therefore run alone."""
 
 

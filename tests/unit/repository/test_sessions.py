@@ -1,7 +1,11 @@
-"""nox, told to end: a tool that goes on without it may keep a guest running for as long as its work takes."""
+"""Sessions: which run side by side, and what a signal ends.
+
+A tool that goes on without nox may keep a guest running for as long as its work takes.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -9,7 +13,10 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from tests.support.paths import ROOT
+from tests.support.waiting import eventually
 
 SESSIONS = f"""
 import sys
@@ -35,3 +42,83 @@ def test_it_takes_its_tools_along(tmp_path: Path) -> None:
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(nox.pid, signal.SIGKILL)
+
+
+NOX = r"""#!/bin/sh
+case "$*" in
+    *"-s ipvs"*)
+        echo "ipvs begins"
+        echo $$ >beside
+        until [ -e unit-runs ]; do sleep 0.01; done
+        echo "ipvs goes on" >>unit-runs
+        [ "${PATIENT:-}" ] && exec sleep 1000
+        echo "ipvs ends"; exit "$IPVS_STATUS" ;;
+    *) echo "unit begins" >unit-runs
+        until grep -q "ipvs goes on" unit-runs; do sleep 0.01; done
+        echo "unit ends"; exit "$UNIT_STATUS" ;;
+esac
+"""
+
+
+def place_with_nox(place: Path) -> Path:
+    """`./run` in a folder whose environment is ready and holds a nox of the test's own."""
+    programs = place / ".venv/bin"
+    programs.mkdir(parents=True)
+    for path, content in ((place / "run", (ROOT / "run").read_text()), (programs / "nox", NOX)):
+        path.write_text(content, encoding="utf-8")
+        path.chmod(0o755)
+    for name in ("iptables", "nft", "ipset", "conntrack", "ip", "linux.uml"):
+        (programs / name).symlink_to("/bin/true")
+    (place / "pyproject.toml").touch()
+    stamp = hashlib.sha256(f"{place.resolve()}\n".encode()).hexdigest() + "  -\n"
+    (place / ".venv/stamp[dev]").write_text(stamp, encoding="utf-8")
+    return place / "run"
+
+
+@pytest.mark.parametrize(("unit", "ipvs", "status"), [(0, 0, 0), (0, 3, 3), (1, 0, 1), (1, 3, 3)], ids=str)
+def test_ipvs_runs_beside_unit_and_its_failure_is_named(
+    tmp_path: Path, unit: int, ipvs: int, status: int
+) -> None:
+    """Each of both waits for a sign of the other."""
+    command = (str(place_with_nox(tmp_path)), "tests", "unit", "ipvs")
+    environment = {**os.environ, "UNIT_STATUS": str(unit), "IPVS_STATUS": str(ipvs)}
+    done = subprocess.run(
+        command,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == status, done.stderr
+    assert done.stdout.splitlines() == ["unit ends", "ipvs begins", "ipvs ends"]
+    assert ("run: session ipvs failed" in done.stderr) is (ipvs != 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_what_runs_beside_ends_with_the_run(tmp_path: Path, number: signal.Signals) -> None:
+    command = (str(place_with_nox(tmp_path)), "tests", "unit", "ipvs")
+    environment = {**os.environ, "UNIT_STATUS": "0", "PATIENT": "1"}
+    as_in_a_terminal = ("env", "--default-signal=INT")
+    with subprocess.Popen(
+        (*as_in_a_terminal, *command),
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as running:
+        try:
+            assert running.stdout
+            assert next(running.stdout) == "unit ends\n"
+            assert next(running.stdout) == "ipvs begins\n"
+            beside = int((tmp_path / "beside").read_text())
+            if number is signal.SIGINT:
+                os.killpg(running.pid, number)
+            else:
+                running.send_signal(number)
+            assert running.wait(30)
+            assert eventually(lambda: not Path(f"/proc/{beside}").exists(), 10)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
