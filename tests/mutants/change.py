@@ -27,10 +27,14 @@ def _anew(apply: Function) -> Function:
 
 
 def _keeping_the_removed(program: Function) -> Function:
+    """Ports of deleted Services go: else no sentinel after the first is served, and every case ends unjudged."""
+
     def keeping(plan: Plan, options: Any, previous: Any = None) -> Any:  # noqa: ANN401
         wanted = program(plan, options, previous)
+        services = {(port.namespace, port.name) for port in wanted.service_rules}
         before = previous.service_rules if previous else {}
-        return replace(wanted, service_rules={**before, **wanted.service_rules})
+        kept = {port: rules for port, rules in before.items() if (port.namespace, port.name) in services}
+        return replace(wanted, service_rules={**kept, **wanted.service_rules})
 
     return keeping
 
