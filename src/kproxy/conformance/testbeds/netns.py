@@ -308,7 +308,7 @@ class NetnsTestbed(PacketTestbed):
         """Send ``count`` new connections at once."""
         self._check_refused(instance)
         if raw_packets.needs_raw_packet(probe):
-            quiet = self._quiet if Failure.DROPPED in probe.expect else self._patience
+            quiet = self._quiet if Failure.DROPPED in probe.expect else self.patience
             return await asyncio.gather(
                 *(self._send_raw(instance, probe, quiet, who) for who in range(count))
             )
@@ -337,13 +337,13 @@ class NetnsTestbed(PacketTestbed):
 
     async def reprobe(self, instance: Instance, step: Probe | Ping | CheckHealth | Send) -> None:
         """Repeat a check with all witnesses; waits for unlawful silence less long than the first time."""
-        patience, self._patience = self._patience, 2 * self._quiet
+        patience, self.patience = self.patience, 2 * self._quiet
         try:
             rules = deciding_rules(self.lab, instance, step) if isinstance(step, Probe) else b""
             probe_again = partial(self._reprobe_step, instance, step)
             await self._keeper.reprobe(instance.name, describe_step(step), probe_again, rules)
         finally:
-            self._patience = patience
+            self.patience = patience
 
     async def _reprobe_step(
         self, instance: Instance, step: Probe | Ping | CheckHealth | Send

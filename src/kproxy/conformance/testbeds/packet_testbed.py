@@ -49,7 +49,7 @@ class PacketTestbed:
 
     def __init__(self, transport: ProbeTransport, patience: float = PATIENCE, quiet: float = QUIET) -> None:
         self._transport = transport
-        self._patience, self._quiet = patience, quiet
+        self.patience, self._quiet = patience, quiet
         self._flows: dict[tuple[str, str], tuple[FlowHandle, Open]] = {}
 
     def read(self, traced: Traced, instance: Instance, step: Probe | Open) -> Observation:
@@ -100,7 +100,7 @@ class PacketTestbed:
             source=None if _picks_its_source(step) else packet.source,
             source_port=instance.destination(like)[1] if like else 0,
             size=size,
-            patience=self._quiet if quiet else self._patience,
+            patience=self._quiet if quiet else self.patience,
         )
 
     async def ping(self, instance: Instance, ping: Ping) -> Observation:
@@ -120,7 +120,7 @@ class PacketTestbed:
             sender=step.sender.name,
             destination=instance.topology.node_address[step.node][instance.family],
             port=HEALTHZ_PORT,
-            patience=self._patience,
+            patience=self.patience,
         )
         deadline = time.monotonic() + step.timeout
         while True:
@@ -143,13 +143,13 @@ class PacketTestbed:
         """Exchange on a held flow."""
         flow, hold = self._flow(instance, step.flow)
         quiet = isinstance(step.expect, frozenset) and Failure.DROPPED in step.expect
-        seen = await self._transport.exchange(flow, self._quiet if quiet else self._patience)
+        seen = await self._transport.exchange(flow, self._quiet if quiet else self.patience)
         return self.read(seen, instance, hold)
 
     async def reopen(self, instance: Instance, reopen: Reopen) -> Observation:
         """Open a held flow again from the same port, and exchange once."""
         flow, hold = self._flow(instance, reopen.flow)
-        anew, seen = await self._transport.reopen(flow, self._patience)
+        anew, seen = await self._transport.reopen(flow, self.patience)
         if anew is not None:
             self._flows[instance.name, reopen.flow] = (anew, hold)
         return self.read(seen, instance, hold)

@@ -7,21 +7,26 @@ import socket
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
+from kproxy.conformance.binding.bind import Instance
+from kproxy.conformance.case import Probe
+from kproxy.conformance.engine.side_by_side import CannotCompare, run_side_by_side
+from kproxy.conformance.generate.from_dump import CopiedInstance, copied_instances
 from kproxy.conformance.subjects.subject import InvalidSubject, Subject
+from kproxy.lab.topology import Topology
 from kproxy.model.network import Protocol
+from kproxy.spec.node import NodeFacts
 from kproxy.tools.compare import export, show
-from kproxy.tools.compare.expectations import replica_oracle
 from kproxy.tools.compare.known_differences import documented_difference
-from kproxy.tools.compare.query import CannotCompare, compare_proxies
-from kproxy.tools.compare.worker import ReplicaWorker, WorkerJob
 from kproxy.tools.explain.dump import Dump
-from kproxy.tools.lab_session.frontend_probes import FrontendProbe, frontend_probes
+from kproxy.tools.explain.explanation import ProxySettings, dump_node_facts
 from kproxy.tools.lab_session.kernel import restart_in_kernel
+from kproxy.tools.lab_session.lab import open_replica
 from kproxy.tools.lab_session.layout import CannotCopy, replica_topology
 from kproxy.tools.lab_session.options import (
     ReplicaOptions,
@@ -76,37 +81,43 @@ def _compare(
     _can_write(options)
     dump = load_dump(options.cluster)
     lab = replica_topology(dump, options.cluster.nodes, together=True)
-    probes = _probeable(frontend_probes(dump, lab))
-    judge = replica_oracle(dump, lab, oracle_settings(options.cluster))
-    job = WorkerJob(dump, lab, probes)
-    one, other = (proxy_setup(options.cluster, *subject) for subject in subjects)
+    facts = replica_node_facts(dump, lab, oracle_settings(options.cluster))
+
+    def prepare() -> Sequence[tuple[Instance, Probe]]:
+        return [(one, one.probe) for one in _probeable(copied_instances(dump.cluster, lab, facts))]
+
+    setups = [proxy_setup(options.cluster, *subject) for subject in subjects]
+    modes = (setups[0].mode, setups[1].mode)
+    names = tuple(f"{setup.subject.name}:{setup.mode}" for setup in setups)
     line = show.StatusLine(sys.stderr)
-    left = ReplicaWorker(job, one)
     try:
-        right = ReplicaWorker(job, other)
-        try:
-            expectations = [judge.expect(question) for question in probes]
-            modes = (one.mode, other.mode)
-            found = compare_proxies(
-                (left, right),
-                probes,
-                expectations,
-                lambda d: documented_difference(d, modes) is not None,
-                line,
-            )
-        finally:
-            right.close()
+        found = run_side_by_side(
+            [(name, partial(open_replica, dump, lab, one)) for name, one in zip(names, setups, strict=True)],
+            prepare,
+            lambda difference: documented_difference(difference, modes) is not None,
+            line,
+        )
     finally:
-        left.close()
         line.close()
     report = show.ComparisonReport(
-        names=(left.name, right.name),
-        modes=(one.mode, other.mode),
+        names=(names[0], names[1]),
+        modes=modes,
         topology=lab,
         compared=found,
         seconds=time.monotonic() - begun,
     )
     return _report(options, dump, report)
+
+
+def replica_node_facts(dump: Dump, lab: Topology, settings: ProxySettings) -> dict[str, NodeFacts]:
+    """Facts about each node of the lab, whose pods' gateway is an address of its own."""
+    facts = {}
+    for node, hostname in lab.hostnames.items():
+        known = dump.cluster.node(hostname)
+        assert known is not None
+        more = (*settings.extra_addresses, *lab.pod_gateway[node].values())
+        facts[node] = dump_node_facts(known, replace(settings, extra_addresses=more))
+    return facts
 
 
 def _can_write(options: CompareOptions) -> None:
@@ -143,23 +154,20 @@ def _export(options: CompareOptions, dump: Dump, report: show.ComparisonReport) 
         return
     text = f"`kproxy compare --a {report.names[0]} --b {report.names[1]}`"
     for name, found in report.samples():
+        assert isinstance(found.instance, CopiedInstance)
         path = options.export / f"{name.replace('-', '_')}.py"
-        path.write_text(
-            export.case_module(dump, report.topology, found, f"compare.{name}", f"Differs in {text}.")
-        )
+        path.write_text(export.case_module(dump, found.instance, f"compare.{name}", f"Differs in {text}."))
         yield path
 
 
-def _probeable(every: Sequence[FrontendProbe]) -> tuple[FrontendProbe, ...]:
-    """Probes whose protocol this kernel can send."""
-    if _has_sctp():
-        return tuple(every)
-    kept = tuple(question for question in every if question.packet.protocol is not Protocol.SCTP)
-    if len(kept) < len(every):
-        ports = {(question.service, question.packet.port) for question in every} - {
-            (question.service, question.packet.port) for question in kept
-        }
-        sys.stderr.write(f"kproxy compare: {len(ports)} SCTP ports are left out: this kernel has no SCTP\n")
+def _probeable(every: Sequence[CopiedInstance]) -> Sequence[CopiedInstance]:
+    """Cases whose protocol this kernel can send."""
+    kept = [one for one in every if one.bound.packet.protocol is not Protocol.SCTP]
+    if len(kept) == len(every) or _has_sctp():
+        return every
+    every_port, ports = ({(one.service, one.bound.packet.port) for one in those} for those in (every, kept))
+    missing = len(every_port - ports)
+    sys.stderr.write(f"kproxy compare: {missing} SCTP ports are left out: this kernel has no SCTP\n")
     return kept
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from kproxy.conformance.binding.bind import NODE_PORT_KINDS
 from kproxy.conformance.case import (
     Apply,
     Backend,
@@ -25,23 +26,19 @@ from kproxy.conformance.case import (
     TargetKind,
     Type,
     Vantage,
+    VantageKind,
     Vip,
-    client,
-    host,
     pod,
-    remote,
-    unallocated,
 )
 from kproxy.conformance.case import service as declare
 from kproxy.conformance.cases import profiles
 from kproxy.conformance.generate.case_source import case_source
+from kproxy.conformance.generate.from_dump import PROBE_POD, CopiedInstance
 from kproxy.conformance.generate.oracle_answers import with_oracle_answers
-from kproxy.lab.topology import LAB, Topology
+from kproxy.lab.topology import LAB
 from kproxy.model import api
-from kproxy.model.network import Address, Protocol, family_of, parse_address, parse_network
-from kproxy.tools.compare.differences import ProxyDifference
+from kproxy.model.network import Address, Protocol, parse_address, parse_network
 from kproxy.tools.explain.dump import Dump
-from kproxy.tools.lab_session.frontend_probes import ClientKind, FrontendProbe, ProbedAddressKind
 
 NAME = "web"
 _PORT_NAMES = ("a", "b", "c")
@@ -50,21 +47,19 @@ _PLACES = 2
 _DEFAULT_AFFINITY = 10800
 
 
-def case_module(dump: Dump, topology: Topology, found: ProxyDifference, id: str, reported: str) -> str:
+def case_module(dump: Dump, found: CopiedInstance, id: str, reported: str) -> str:
     """Python module of the case of a difference; ``reported``: a sentence on where it comes from."""
-    return case_source(case_of(dump, topology, found.probe, id), reported)
+    return case_source(case_of(dump, found, id), reported)
 
 
-def case_of(
-    dump: Dump, topology: Topology, question: FrontendProbe, id: str, profile: Profile = profiles.NODE_CIDR
-) -> Case:
+def case_of(dump: Dump, copied: CopiedInstance, id: str, profile: Profile = profiles.NODE_CIDR) -> Case:
     """Case of a probe, with the oracle's expectation."""
-    writer = _Writer(dump, topology, question)
+    writer = _Writer(dump, copied)
     web = writer.service()
     steps = (Apply(web), Probe(sender=writer.sender(), to=writer.target(web), expect=frozenset()))
     about = "From a cluster that was printed by kubectl; names and addresses are the lab's."
-    family = family_of(question.packet.destination)
-    draft = Case(id=id, about=about, clauses=frozenset(), steps=steps, profile=profile, families=(family,))
+    families = (copied.family,)
+    draft = Case(id=id, about=about, clauses=frozenset(), steps=steps, profile=profile, families=families)
     return with_oracle_answers(draft)
 
 
@@ -73,12 +68,15 @@ class _Writer:
     """Writer of one Service in a case's names, seen from the judging node."""
 
     dump: Dump
-    topology: Topology
-    question: FrontendProbe
+    copied: CopiedInstance
+
+    @property
+    def _judge(self) -> str:
+        return self.copied.bound.node
 
     @property
     def _own(self) -> api.Service:
-        return self.dump.cluster.services.get(self.question.service, api.Service(metadata=api.Metadata()))
+        return self.dump.cluster.services.get(self.copied.service, api.Service(metadata=api.Metadata()))
 
     def service(self) -> CaseService:
         spec, status = self._own.spec, self._own.status
@@ -102,7 +100,7 @@ class _Writer:
 
     def _same_family(self, text: str) -> bool:
         address = parse_address(text)
-        return address is not None and address.version == self.question.packet.destination.version
+        return address is not None and address.version == self.copied.bound.packet.destination.version
 
     def _ports(self) -> tuple[Port, ...]:
         ports = self._own_ports()
@@ -126,9 +124,9 @@ class _Writer:
         return [*ports[: len(_PORT_NAMES) - len(probed_port)], *probed_port]
 
     def _is_probed(self, port: api.ServicePort) -> bool:
-        packet, number = self.question.packet, self.question.node_port
-        same = port.node_port == number if number else port.port == packet.port
-        return same and port.protocol == packet.protocol.value
+        packet = self.copied.bound.packet
+        number = port.node_port if self.copied.probe.to.kind in NODE_PORT_KINDS else port.port
+        return number == packet.port and port.protocol == packet.protocol.value
 
     def _ranges(self) -> tuple[SourceRange | str, ...]:
         """Source ranges of the exported Service.
@@ -139,7 +137,7 @@ class _Writer:
         ranges = [network for text in texts if (network := parse_network(text)) is not None]
         if not texts:
             return ()
-        let_in = any(self.question.packet.source in network for network in ranges)
+        let_in = any(self.copied.bound.packet.source in network for network in ranges)
         return (self.sender().name,) if let_in else (SourceRange.NOWHERE,)
 
     # ----------------------------------------------------------------------- endpoints
@@ -153,7 +151,7 @@ class _Writer:
                 yield self._backend(on, endpoint)
 
     def _endpoints(self) -> Iterator[tuple[Address, api.Endpoint]]:
-        namespace, name = self.question.service
+        namespace, name = self.copied.service
         for piece in self.dump.cluster.slices.values():
             labels = piece.metadata.labels
             if piece.metadata.namespace == namespace and labels.get(api.SERVICE_NAME_LABEL) == name:
@@ -164,21 +162,21 @@ class _Writer:
 
     def _place(self, address: Address, used: set[str]) -> str:
         """Free place on the endpoint's side: the judging node, or the other; empty when all are taken."""
-        home, judge = self.topology.namespace_of(address), self.question.judge
+        home, judge = self.copied.topology.namespace_of(address), self._judge
         if home == judge:
             return home if home not in used else ""
-        node = judge if home in self.topology.pods[judge] else self._other
+        node = judge if home in self.copied.topology.pods[judge] else self._other
         free = (f"{node}{number}" for number in range(1, _PLACES + 1))
         return next((place for place in free if place not in used), "")
 
     @property
     def _other(self) -> str:
-        return next(node for node in LAB.nodes if node != self.question.judge)
+        return next(node for node in LAB.nodes if node != self._judge)
 
     def _backend(self, on: str, endpoint: api.Endpoint) -> Backend:
         conditions, hints = endpoint.conditions or api.EndpointConditions(), endpoint.hints
-        judge = self.question.judge
-        zone, hostname = self.topology.zones[judge], self.topology.hostnames[judge]
+        judge = self._judge
+        zone, hostname = self.copied.topology.zones[judge], self.copied.topology.hostnames[judge]
         zones = {
             LAB.zones[judge if z.name == zone else self._other] for z in (hints and hints.for_zones) or []
         }
@@ -195,50 +193,26 @@ class _Writer:
     # --------------------------------------------------------------------------- senders and targets
 
     def sender(self) -> Vantage:
-        who = self.question.sender
-        match who.kind:
-            case ClientKind.POD:
-                return pod(f"{who.node}3")
-            case ClientKind.HOST:
-                return host(who.node)
-            case ClientKind.ON_LINK:
-                return client(who.node)
-            case ClientKind.ROUTED | ClientKind.GUEST:
-                return remote(who.node)
-            case ClientKind.ENDPOINT:
-                return pod(self._sending_endpoint())
+        who = self.copied.probe.sender
+        if who.kind is not VantageKind.POD:
+            return who
+        return pod(f"{who.node}3" if who.name == PROBE_POD[who.node] else self._sending_endpoint())
 
     def _sending_endpoint(self) -> str:
         used: set[str] = set()
         for address, _ in self._endpoints():
             on = self._place(address, used)
             used.add(on)
-            if address == self.question.packet.source and on:
+            if address == self.copied.bound.packet.source and on:
                 return on
-        return f"{self.question.judge}3"
+        return f"{self._judge}3"
 
     def target(self, web: CaseService) -> Target:
-        """Target of the probe at the exported Service."""
-        judge = self.question.judge
-        match self.question.frontend:
-            case ProbedAddressKind.CLUSTER_IP:
-                return web.cluster_ip.at(self._port_name(web))
-            case ProbedAddressKind.EXTERNAL_IP:
-                return web.external_ip().at(self._port_name(web))
-            case ProbedAddressKind.LOAD_BALANCER_IP:
-                return web.vip().at(self._port_name(web))
-            case ProbedAddressKind.NODE_PORT:
-                return web.node_port(judge).at(self._port_name(web))
-            case ProbedAddressKind.NODE_PORT_OTHER_ADDRESS:
-                return replace(
-                    web.node_port(judge).at(self._port_name(web)), kind=TargetKind.NODE_PORT_SECOND
-                )
-            case ProbedAddressKind.NODE_PORT_LOCALHOST:
-                return web.localhost(judge).at(self._port_name(web))
-            case ProbedAddressKind.UNDEFINED_PORT:
-                return web.cluster_ip.at_undefined_port()
-            case ProbedAddressKind.UNALLOCATED:
-                return unallocated()
+        """Target of the probe at the exported Service, in the judging node's name."""
+        to = self.copied.probe.to
+        if to.kind is TargetKind.UNALLOCATED:
+            return to
+        return replace(to, service=web.name, port="" if to.undefined else self._port_name(web))
 
     def _port_name(self, web: CaseService) -> str:
         """Name of the probed port, which `_own_ports` always includes."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kproxy.tools.compare.differences import Answers, ProxyDifference, outcome_kinds
-from kproxy.tools.lab_session.frontend_probes import ProbedAddressKind
+from kproxy.conformance.case import TargetKind
+from kproxy.conformance.engine.differences import Answers, ProbeDifference, outcome_kinds
 
 VIRTUAL_IPS = "https://kubernetes.io/docs/reference/networking/virtual-ips/"
 MIGRATING = f"{VIRTUAL_IPS}#migrating-from-iptables-mode-to-nftables"
@@ -35,7 +35,7 @@ class DocumentedDifference:
     """Intended difference.
 
     ``clauses``: the specification's, one of which it names for such packets; ``outcomes``: the outcomes of each mode,
-    in the texts of `kproxy.tools.compare.differences.outcome_kinds`; ``frontends``: only these, if not empty.
+    in the texts of `kproxy.conformance.engine.differences.outcome_kinds`; ``frontends``: only these, if not empty.
     ``unlawful``: modes whose outcome is known and not lawful; in all other modes an unlawful outcome is never
     intended.
     """
@@ -45,13 +45,13 @@ class DocumentedDifference:
     links: tuple[str, ...]
     clauses: frozenset[str]
     outcomes: Mapping[str, frozenset[str]]
-    frontends: frozenset[ProbedAddressKind] = frozenset()
+    frontends: frozenset[TargetKind] = frozenset()
     unlawful: frozenset[str] = frozenset()
 
-    def covers(self, found: ProxyDifference, modes: tuple[str, str]) -> bool:
+    def covers(self, found: ProbeDifference, modes: tuple[str, str]) -> bool:
         """True if a difference is this one: its clause, and the known outcomes of both modes."""
-        named = self.clauses & set(found.expectation.clauses)
-        front = not self.frontends or found.probe.frontend in self.frontends
+        named = self.clauses & set(found.probe.clauses)
+        front = not self.frontends or found.probe.to.kind in self.frontends
         other = outcome_kinds(found.seen[0]) != outcome_kinds(found.seen[1])
         bad = {mode for mode, unlawful in zip(modes, found.unlawful, strict=True) if unlawful}
         return (
@@ -78,7 +78,7 @@ DOCUMENTED_DIFFERENCES = (
         links=(MIGRATING, CONFIGURATION, NFTABLES_KEP),
         clauses=frozenset({"node-port.addresses.default-not-primary.either"}),
         outcomes={IPTABLES: AS_ANY, IPVS: AS_ANY, NFTABLES: LEFT_ALONE | REFUSED | SILENT},
-        frontends=frozenset({ProbedAddressKind.NODE_PORT_OTHER_ADDRESS}),
+        frontends=frozenset({TargetKind.NODE_PORT_SECOND}),
     ),
     DocumentedDifference(
         id="node-ports-on-localhost",
@@ -90,7 +90,7 @@ DOCUMENTED_DIFFERENCES = (
             NFTABLES: LEFT_ALONE | REFUSED | SILENT,
             IPVS: LEFT_ALONE | REFUSED | SILENT,
         },
-        frontends=frozenset({ProbedAddressKind.NODE_PORT_LOCALHOST}),
+        frontends=frozenset({TargetKind.NODE_PORT_LOCALHOST}),
     ),
     DocumentedDifference(
         id="undefined-ports-are-refused",
@@ -153,6 +153,6 @@ DOCUMENTED_DIFFERENCES = (
 )
 
 
-def documented_difference(found: ProxyDifference, modes: tuple[str, str]) -> DocumentedDifference | None:
+def documented_difference(found: ProbeDifference, modes: tuple[str, str]) -> DocumentedDifference | None:
     """Entry that a difference is an instance of; None: unknown."""
     return next((entry for entry in DOCUMENTED_DIFFERENCES if entry.covers(found, modes)), None)

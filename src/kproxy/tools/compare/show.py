@@ -8,16 +8,28 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TextIO
 
+from kproxy.conformance.case import TargetKind, VantageKind
+from kproxy.conformance.engine.differences import ProbeDifference, outcome_kinds
+from kproxy.conformance.engine.side_by_side import SideBySideResult
+from kproxy.conformance.generate.from_dump import PROBE_POD
 from kproxy.conformance.testbed import Observation
+from kproxy.lab.probes.observation import Socket
 from kproxy.lab.topology import Topology
+from kproxy.model.network import Packet
 from kproxy.spec.outcome import Delivered
 from kproxy.spec.topics import topic_of_clause
-from kproxy.tools.compare.differences import ProxyDifference, outcome_kinds
 from kproxy.tools.compare.known_differences import DocumentedDifference, documented_difference
-from kproxy.tools.compare.query import ComparisonResult
-from kproxy.tools.lab_session.frontend_probes import ClientKind, FrontendProbe, ProbeSender
 
 _EXAMPLES = 3
+_FRONTENDS = {
+    TargetKind.CLUSTER_IP: "cluster IP",
+    TargetKind.EXTERNAL_IP: "external IP",
+    TargetKind.VIP: "load balancer IP",
+    TargetKind.NODE_PORT: "node port",
+    TargetKind.NODE_PORT_SECOND: "node port at another address of the node",
+    TargetKind.NODE_PORT_LOCALHOST: "node port at localhost",
+    TargetKind.UNALLOCATED: "cluster IP that no Service has",
+}
 _PAUSE = 0.2
 
 
@@ -49,13 +61,13 @@ class ComparisonReport:
     names: tuple[str, str]
     modes: tuple[str, str]
     topology: Topology
-    compared: ComparisonResult
+    compared: SideBySideResult
     seconds: float
 
     @cached_property
-    def intended(self) -> dict[str, tuple[DocumentedDifference, list[ProxyDifference]]]:
+    def intended(self) -> dict[str, tuple[DocumentedDifference, list[ProbeDifference]]]:
         """Differences that are documented, by the entry's ID."""
-        found: dict[str, tuple[DocumentedDifference, list[ProxyDifference]]] = {}
+        found: dict[str, tuple[DocumentedDifference, list[ProbeDifference]]] = {}
         for one in self.compared.differences:
             entry = documented_difference(one, self.modes)
             if entry is not None:
@@ -63,11 +75,11 @@ class ComparisonReport:
         return found
 
     @cached_property
-    def unknown(self) -> list[ProxyDifference]:
+    def unknown(self) -> list[ProbeDifference]:
         """Differences that are not documented."""
         return [one for one in self.compared.differences if documented_difference(one, self.modes) is None]
 
-    def samples(self) -> Iterator[tuple[str, ProxyDifference]]:
+    def samples(self) -> Iterator[tuple[str, ProbeDifference]]:
         """One example of each intended and of each unknown kind of difference, with a name, for export as cases."""
         for id, (_, found) in self.intended.items():
             yield f"intended-{id}", found[0]
@@ -90,71 +102,91 @@ def comparison_text(report: ComparisonReport) -> str:
 
 
 def _intended(
-    report: ComparisonReport, entry: DocumentedDifference, found: Sequence[ProxyDifference]
+    report: ComparisonReport, entry: DocumentedDifference, found: Sequence[ProbeDifference]
 ) -> Iterator[str]:
     yield f"intended: {entry.text}"
     yield from (f"  {link}" for link in entry.links)
-    for id in sorted(entry.clauses & {id for one in found for id in one.expectation.clauses}):
+    for id in sorted(entry.clauses & {id for one in found for id in one.probe.clauses}):
         yield f"  clause {id} (docs/spec/topics/{topic_of_clause(id).name}.md)"
-    services = len({one.probe.name for one in found})
+    services = len({one.instance.case.id for one in found})
     yield f"  {len(found)} packet{'s' * (len(found) > 1)} to {services} Service{'s' * (services > 1)}, as"
     for one in _samples(found):
-        yield f"    {_what(report.topology, one.probe)}: {_both(report, one)}"
+        yield f"    {_what(report.topology, one)}: {_both(report, one)}"
 
 
-def _samples(found: Sequence[ProxyDifference]) -> Sequence[ProxyDifference]:
+def _samples(found: Sequence[ProbeDifference]) -> Sequence[ProbeDifference]:
     """A few examples, of different Services."""
-    by_service = {one.probe.name: one for one in reversed(found)}
+    by_service = {one.instance.case.id: one for one in reversed(found)}
     return list(reversed(by_service.values()))[:_EXAMPLES]
 
 
 Key = tuple[object, ...]
 
 
-def _alike(unknown: Sequence[ProxyDifference]) -> dict[Key, list[ProxyDifference]]:
+def _alike(unknown: Sequence[ProbeDifference]) -> dict[Key, list[ProbeDifference]]:
     """Unknown differences grouped by Service, port and outcomes."""
-    found: dict[Key, list[ProxyDifference]] = {}
+    found: dict[Key, list[ProbeDifference]] = {}
     for one in unknown:
         shown = tuple(", ".join(sorted(outcome_kinds(side))) for side in one.seen)
-        question = one.probe
-        key = ((question.service, question.packet.protocol, question.frontend, shown), shown)
+        key = ((one.instance.case.id, _packet_of(one).protocol, _frontend(one), shown), shown)
         found.setdefault(key, []).append(one)
     return found
 
 
-def _unknown(report: ComparisonReport, alike: Sequence[ProxyDifference], _: object) -> Iterator[str]:
+def _unknown(report: ComparisonReport, alike: Sequence[ProbeDifference], _: object) -> Iterator[str]:
     first = alike[0]
-    yield f"unknown: {first.probe.name}, {first.probe.frontend.value}"
+    yield f"unknown: {first.instance.case.id}, {_frontend(first)}"
     for one in alike[:_EXAMPLES]:
-        yield f"  {_what(report.topology, one.probe)}"
+        yield f"  {_what(report.topology, one)}"
         for name, seen, bad in zip(report.names, one.seen, one.unlawful, strict=True):
             yield f"    {name}: {_seen(seen)}{'  (unlawful)' if bad else ''}"
         yield f"    lawful: {_lawful(one)}"
     if len(alike) > _EXAMPLES:
         yield f"  and {len(alike) - _EXAMPLES} packets more like these"
-    yield f"  clauses: {', '.join(first.expectation.clauses)}"
+    yield f"  clauses: {', '.join(first.probe.clauses)}"
 
 
-def _what(topology: Topology, question: FrontendProbe) -> str:
+def _what(topology: Topology, one: ProbeDifference) -> str:
+    return f"{_sender(topology, one)} -> {_to(one)} ({one.instance.case.id}, {_frontend(one)})"
+
+
+def _packet_of(one: ProbeDifference) -> Packet:
+    return one.instance.bound_packet(one.probe.sender, one.probe.to).packet
+
+
+def _to(one: ProbeDifference) -> str:
+    packet = _packet_of(one)
+    return f"{Socket(packet.destination, packet.port)}/{packet.protocol.value}"
+
+
+def _frontend(one: ProbeDifference) -> str:
+    to = one.probe.to
     return (
-        f"{_sender(topology, question.sender)} -> {question.to} ({question.name}, {question.frontend.value})"
+        f"port that the Service does not have, at its {_FRONTENDS[to.kind]}"
+        if to.undefined
+        else _FRONTENDS[to.kind]
     )
 
 
-def _sender(topology: Topology, sender: ProbeSender) -> str:
-    node = topology.hostnames[sender.node]
-    match sender.kind:
-        case ClientKind.HOST:
+def _sender(topology: Topology, one: ProbeDifference) -> str:
+    who, packet = one.probe.sender, _packet_of(one)
+    node, source = topology.hostnames[who.node], packet.source
+    match who.kind:
+        case VantageKind.HOST:
             return f"node {node}"
-        case ClientKind.POD:
+        case VantageKind.POD if who.name == PROBE_POD[who.node]:
             return f"a pod on {node}"
-        case ClientKind.ENDPOINT:
-            return f"endpoint {sender.source} on {node}"
+        case VantageKind.POD:
+            return f"endpoint {source} on {node}"
+        case VantageKind.ON_LINK:
+            return f"on-link client {source} through {node}"
         case _:
-            return f"{sender.kind.value} {sender.source} through {node}"
+            routed = source == topology.remote_address[who.node][packet.family]
+            kind = "routed client" if routed else "client of a source range"
+            return f"{kind} {source} through {node}"
 
 
-def _both(report: ComparisonReport, one: ProxyDifference) -> str:
+def _both(report: ComparisonReport, one: ProbeDifference) -> str:
     return "; ".join(
         f"{name} {', '.join(sorted(outcome_kinds(side)))}"
         for name, side in zip(report.names, one.seen, strict=True)
@@ -167,15 +199,15 @@ def _seen(answers: Sequence[Observation]) -> str:
     return "; ".join(f"{kind}: {text}" if kind != text else kind for kind, text in sorted(shown.items()))
 
 
-def _lawful(one: ProxyDifference) -> str:
+def _lawful(one: ProbeDifference) -> str:
     found = {
         f"delivered (source {o.source.value})" if isinstance(o, Delivered) else o.value
-        for o in one.expectation.outcomes
+        for o in one.instance.outcomes(one.probe.expect, one.probe.to)
     }
     return " or ".join(sorted(found))
 
 
-def _reasons(compared: ComparisonResult) -> dict[str, list[int]]:
+def _reasons(compared: SideBySideResult) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for number, reason in compared.broken.items():
         found.setdefault(reason, []).append(number)
@@ -216,16 +248,16 @@ def comparison_document(report: ComparisonReport) -> dict[str, Any]:
     }
 
 
-def _packet(report: ComparisonReport, one: ProxyDifference) -> dict[str, Any]:
-    question = one.probe
+def _packet(report: ComparisonReport, one: ProbeDifference) -> dict[str, Any]:
+    bound = one.instance.bound_packet(one.probe.sender, one.probe.to)
     return {
-        "service": question.name,
-        "frontend": question.frontend.value,
-        "to": question.to,
-        "from": _sender(report.topology, question.sender),
-        "node": report.topology.hostnames[question.judge],
+        "service": one.instance.case.id,
+        "frontend": _frontend(one),
+        "to": _to(one),
+        "from": _sender(report.topology, one),
+        "node": report.topology.hostnames[bound.node],
         "outcomes": [sorted(outcome_kinds(side)) for side in one.seen],
         "unlawful": list(one.unlawful),
         "lawful": _lawful(one),
-        "clauses": list(one.expectation.clauses),
+        "clauses": list(one.probe.clauses),
     }

@@ -8,25 +8,25 @@ from __future__ import annotations
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
 
+from kproxy.conformance.binding.bind import Instance
 from kproxy.conformance.binding.world import Change, Put, Remove
-from kproxy.conformance.case import Profile
+from kproxy.conformance.case import CheckHealth, Open, Ping, Probe, Profile, VantageKind
+from kproxy.conformance.generate.from_dump import PROBE_POD
 from kproxy.conformance.subjects.subject import Subject
-from kproxy.conformance.testbed import Observation
 from kproxy.conformance.testbeds.admission import KINDS
 from kproxy.conformance.testbeds.barrier import Place
-from kproxy.conformance.testbeds.fifo_semaphore import FifoSemaphore
-from kproxy.conformance.testbeds.interpret import HOST, ProbeContext, interpret_observation
+from kproxy.conformance.testbeds.interpret import HOST
 from kproxy.conformance.testbeds.netns import (
     BARRIER,
     SLOW_BARRIER,
     SLOW_PATIENCE,
 )
-from kproxy.conformance.testbeds.packet_testbed import PATIENCE
-from kproxy.conformance.testbeds.probe_transport import MAX_CONCURRENT_PROBES
+from kproxy.conformance.testbeds.packet_testbed import PATIENCE, PacketTestbed
+from kproxy.conformance.testbeds.probe_transport import LabTransport
 from kproxy.conformance.testbeds.proxies import Proxies, node_identities
 from kproxy.conformance.testbeds.sentinel import SENTINEL_PORT
 from kproxy.conformance.testbeds.settling import Settling
@@ -41,8 +41,6 @@ from kproxy.lab.topology import CLIENT, REMOTE, Topology
 from kproxy.lab.wiring import LabWiring
 from kproxy.model.network import Address, Protocol, parse_address
 from kproxy.tools.explain.dump import Dump
-from kproxy.tools.lab_session.frontend_probes import ClientKind, FrontendProbe
-from kproxy.tools.lab_session.layout import PROBE_POD
 
 _COPIED = {"Service", "EndpointSlice", "Node", "ServiceCIDR"}
 
@@ -66,17 +64,17 @@ class ProxySetup:
     daemons: bool = True
 
 
-class Replica:
-    """Running lab of a cluster."""
+class Replica(PacketTestbed):
+    """Running lab of a cluster: a testbed for the Services that it has."""
 
     def __init__(self, dump: Dump, lab: Lab, order: ProxySetup, directory: Path) -> None:
         self.topology, self.lab, self.order, self.directory = lab.topology, lab, order, directory
+        super().__init__(LabTransport(lab))
         slow = kernel_here() in {KernelName.UML, KernelName.VM}
         barrier = order.sync_timeout or (SLOW_BARRIER if slow else BARRIER)
         self._settling = Settling(self.change, lab.probe, self._overdue, barrier, lab.topology)
         self._slowness = SLOW_PATIENCE / PATIENCE if slow else 1.0
         self._dump = dump
-        self._gate = FifoSemaphore(MAX_CONCURRENT_PROBES)
         self.server = ApiServer()
         self.proxies = Proxies(
             lab.network, order.subject, order.mode, order.profile, order.variant, directory
@@ -158,33 +156,14 @@ class Replica:
 
     # ----------------------------------------------------------------------- probes
 
-    async def probe(self, frontend_probe: FrontendProbe, patience: float) -> Observation:
-        """Send one packet of a new connection; ``patience``: seconds, on an emulated kernel four times as many."""
-        async with self._gate:
-            return interpret_observation(
-                await self.lab.probe(self._request(frontend_probe, patience)), self._reachable(frontend_probe)
-            )
-
-    def _request(self, question: FrontendProbe, patience: float) -> ProbeRequest:
-        packet, sender = question.packet, question.sender
-        return ProbeRequest(
-            sender=sender.namespace,
-            destination=packet.destination,
-            port=packet.port,
-            protocol=packet.protocol,
-            source=None if sender.kind is ClientKind.HOST else packet.source,
-            patience=patience * self._slowness,
-        )
-
-    def _reachable(self, question: FrontendProbe) -> ProbeContext:
-        return ProbeContext(
-            sender=question.sender.kind.value,
-            judge=question.judge,
-            packet=question.packet,
-            own=self.topology.local_addresses(question.judge, question.packet.family),
-            by_host=question.sender.kind is ClientKind.HOST,
-            port=question.packet.port,
-        )
+    def _request(
+        self, instance: Instance, step: Probe | Open | Ping | CheckHealth, size: int = 0
+    ) -> ProbeRequest:
+        """Request from the packet's own source, since many pods share a namespace; on an emulated kernel it waits longer."""
+        request = super()._request(instance, step, size)
+        packet = instance.bound_packet(step.sender, step.to).packet
+        source = None if step.sender.kind is VantageKind.HOST else packet.source
+        return replace(request, source=source, patience=request.patience * self._slowness)
 
 
 @asynccontextmanager

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from kproxy.conformance.generate.from_dump import PROBE_POD
 from kproxy.conformance.subjects.subject import InvalidSubject
 from kproxy.conformance.testbed import HarnessError, SubjectFailed
 from kproxy.lab.kernels.abilities import KernelName
@@ -31,7 +32,7 @@ from kproxy.tools.explain.dump import Dump
 from kproxy.tools.lab_session.control_socket import control_address
 from kproxy.tools.lab_session.kernel import restart_in_kernel
 from kproxy.tools.lab_session.lab import ProxySetup, Replica, open_replica
-from kproxy.tools.lab_session.layout import BEYOND, PROBE_POD, CannotCopy, pod_label, replica_topology
+from kproxy.tools.lab_session.layout import BEYOND, CannotCopy, pod_label, replica_topology
 from kproxy.tools.lab_session.options import (
     ReplicaOptions,
     load_dump,

@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_network
 
+from kproxy.conformance.generate.from_dump import PROBE_POD
 from kproxy.lab.topology import ELSEWHERE, NODES, REMOTE, Pair, Ranges, Stub, Topology
 from kproxy.model import api
 from kproxy.model.network import Address, Family, Network, family_of, parse_address, parse_network
@@ -34,7 +35,6 @@ SPARE: Mapping[Family, Network] = {
 }
 """Ranges for the lab's additional addresses: reserved for benchmarks (RFC 2544, RFC 5180), except those the cluster has."""
 
-PROBE_POD = {"a": "a1", "b": "b1"}
 BEYOND = "beyond"
 
 _EVERYWHERE: Ranges = {Family.IPV4: ip_network("0.0.0.0/0"), Family.IPV6: ip_network("::/0")}

@@ -1,6 +1,6 @@
-"""Differences between the observations of two proxies for the same packets. Pure.
+"""Differences between the observations of two subjects for the same packets. Pure.
 
-Chance is no difference: the choice of the endpoint is the proxy's, so of two sides that both deliver only endpoints
+Chance is no difference: the choice of the endpoint is the subject's, so of two sides that both deliver only endpoints
 that both have chosen at least once are compared.
 """
 
@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from kproxy.conformance.binding.bind import Instance
+from kproxy.conformance.case import Probe
 from kproxy.conformance.testbed import Observation
 from kproxy.model.network import Address
-from kproxy.spec.outcome import Delivered, Expectation, SourceIP
-from kproxy.tools.lab_session.frontend_probes import FrontendProbe
+from kproxy.spec.outcome import Delivered, Outcome, SourceIP
 
 Answers = Sequence[Observation]
 Reading = frozenset[SourceIP]
@@ -20,11 +21,11 @@ Reading = frozenset[SourceIP]
 
 
 @dataclass(frozen=True, slots=True)
-class ProxyDifference:
+class ProbeDifference:
     """Probe with different observations on two sides; ``unlawful``: for each, whether the specification forbids it."""
 
-    probe: FrontendProbe
-    expectation: Expectation
+    instance: Instance
+    probe: Probe
     seen: tuple[Answers, Answers]
     unlawful: tuple[bool, bool]
 
@@ -57,28 +58,29 @@ def _alike(one: frozenset[Reading], other: frozenset[Reading]) -> bool:
     return all(any(a & b or a == b for b in theirs) for mine, theirs in pairs for a in mine)
 
 
-def is_unlawful(answers: Iterable[Observation], expectation: Expectation) -> bool:
+def is_unlawful(answers: Iterable[Observation], lawful: frozenset[Outcome]) -> bool:
     """True if any observation is unlawful."""
-    return any(not one.outcomes & expectation.outcomes for one in answers)
+    return any(not one.outcomes & lawful for one in answers)
 
 
-def looks_different(one: Answers, other: Answers, expectation: Expectation) -> bool:
+def looks_different(one: Answers, other: Answers, lawful: frozenset[Outcome]) -> bool:
     """True if a probe is worth repeating: kinds or sources differ, or one side alone is unlawful."""
-    return _summary(one, expectation) != _summary(other, expectation)
+    return _summary(one, lawful) != _summary(other, lawful)
 
 
-def _summary(side: Answers, expectation: Expectation) -> tuple[frozenset[str], frozenset[Reading], bool]:
+def _summary(side: Answers, lawful: frozenset[Outcome]) -> tuple[frozenset[str], frozenset[Reading], bool]:
     seen = frozenset(reading for readings in seen_sources(side).values() for reading in readings)
-    return outcome_kinds(side), seen, is_unlawful(side, expectation)
+    return outcome_kinds(side), seen, is_unlawful(side, lawful)
 
 
-def proxy_difference(
-    question: FrontendProbe, expectation: Expectation, one: Answers, other: Answers
-) -> ProxyDifference | None:
+def probe_difference(
+    instance: Instance, probe: Probe, one: Answers, other: Answers
+) -> ProbeDifference | None:
     """Difference between two sides, chance left out; None if there is none."""
-    unlawful = (is_unlawful(one, expectation), is_unlawful(other, expectation))
+    lawful = instance.outcomes(probe.expect, probe.to)
+    unlawful = (is_unlawful(one, lawful), is_unlawful(other, lawful))
     mine, theirs = seen_sources(one), seen_sources(other)
     same_sources = all(_alike(mine[endpoint], theirs[endpoint]) for endpoint in mine.keys() & theirs.keys())
     if outcome_kinds(one) == outcome_kinds(other) and same_sources and unlawful[0] == unlawful[1]:
         return None
-    return ProxyDifference(question, expectation, (one, other), unlawful)
+    return ProbeDifference(instance, probe, (one, other), unlawful)
