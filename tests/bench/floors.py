@@ -23,7 +23,7 @@ from kproxy.proxy.backends.nftables import desired_state as nftables
 from kproxy.proxy.backends.nftables import diff as nftables_diff
 from kproxy.proxy.backends.nftables.static_rules import Options as NftablesOptions
 from kproxy.proxy.backends.xtables.blocks import LEGACY_BLOCK_CHAINS, NFT_BLOCK_CHAINS, Block
-from kproxy.proxy.backends.xtables.rules import Table, hook_specification
+from kproxy.proxy.backends.xtables.rules import TableName, hook_specification
 from kproxy.proxy.plan import Plan
 from tests.bench.results import Cost
 from tests.bench.world import Live
@@ -156,10 +156,10 @@ def _hooked(blocks: tuple[Block, ...]) -> Iterator[Block]:
         yield Block(block.table, [*block.lines, *jumps])
 
 
-def _jumps(table: Table) -> Iterator[str]:
+def _jumps(table: TableName) -> Iterator[str]:
     for hook in hook_rules(localhost=False):
         if hook.table is table:
-            yield from (f"-A {hook.hook.value} {hook_specification(rule)}" for rule in hook.rules)
+            yield from (f"-A {hook.hook.name} {hook_specification(rule)}" for rule in hook.rules)
 
 
 def _service_text(desired: DesiredState, live: Live) -> str:

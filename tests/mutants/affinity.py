@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from kproxy.linux.netfilter.rules import Jump, Recent, Remember, Step, Translate
 from kproxy.proxy.backends.ipvs.rules import Server
-from kproxy.proxy.backends.xtables.rules import DestinationNAT, Jump, Match, RecentlySeen, RememberSource
 from tests.mutants.mutant import Function, Patch, in_ipvs, in_nftables, instead, mutant
 from tests.mutants.patches.iptables import ENDPOINT, POOLS, Rules, left_out, with_match, without
 from tests.mutants.patches.ipvs import without_setting
@@ -20,14 +20,14 @@ _ADD = 0
 """NFT_DYNSET_OP_ADD of linux/netfilter/nf_tables.h: existing elements stay unchanged."""
 
 
-def _for_three_hours(match: Match) -> Match:
-    return msgspec.structs.replace(match, seconds=10800) if isinstance(match, RecentlySeen) else match
+def _for_three_hours(match: Step) -> Step:
+    return msgspec.structs.replace(match, seconds=10800) if isinstance(match, Recent) else match
 
 
-def _for_twice_as_long(match: Match) -> Match:
+def _for_twice_as_long(match: Step) -> Step:
     return (
-        msgspec.structs.replace(match, seconds=2 * match.seconds)
-        if isinstance(match, RecentlySeen)
+        msgspec.structs.replace(match, seconds=2 * (match.seconds or 0))
+        if isinstance(match, Recent)
         else match
     )
 
@@ -47,14 +47,14 @@ MUTANTS = (
     mutant(
         "affinity.not-asked",
         "Nobody asks which endpoint a client had.",
-        *left_out(Rules(chain=POOLS, target=Jump(ENDPOINT), having=(RecentlySeen,))),
+        *left_out(Rules(chain=POOLS, target=Jump(ENDPOINT), having=(Recent,))),
         clauses="affinity.client-ip.sticks",
         needs_kernel=True,
     ),
     mutant(
         "affinity.not-remembered",
         "Nobody notes which endpoint a client has.",
-        *without(Rules(chain=ENDPOINT, target=DestinationNAT), RememberSource),
+        *without(Rules(chain=ENDPOINT, target=Translate), Remember),
         clauses="affinity.client-ip.sticks",
         needs_kernel=True,
     ),

@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
+from kproxy.linux.netfilter.matches import one_in
+from kproxy.linux.netfilter.rules import Chance, Jump, Step
 from kproxy.proxy.backends.nftables.compile import SetElement
-from kproxy.proxy.backends.xtables.rules import Jump, Match, OneIn
 from kproxy.proxy.plan import Pool, PoolEndpoint
 from tests.mutants.mutant import Function, Patch, Wrap, in_nftables, instead, mutant
 from tests.mutants.patches.iptables import ENDPOINT, POOLS, Rules, with_match, without
@@ -17,8 +18,8 @@ from tests.mutants.patches.objects import Merged
 COMPILE = "kproxy.proxy.backends.nftables.compile:"
 
 
-def _as_if_one_more(match: Match) -> Match:
-    return msgspec.structs.replace(match, count=match.count + 1) if isinstance(match, OneIn) else match
+def _as_if_one_more(match: Step) -> Step:
+    return one_in(match.share.denominator + 1) if isinstance(match, Chance) else match
 
 
 def _at_most(number: int) -> Wrap:
@@ -83,7 +84,7 @@ MUTANTS = (
     mutant(
         "balancing.first-always",
         "The first endpoint gets every connection.",
-        *without(Rules(chain=POOLS, target=Jump(ENDPOINT)), OneIn),
+        *without(Rules(chain=POOLS, target=Jump(ENDPOINT)), Chance),
         clauses="balancing.every-endpoint-chosen",
     ),
     mutant(

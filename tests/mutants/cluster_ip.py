@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from kproxy.linux.netfilter.patterns import FieldName
+from kproxy.linux.netfilter.rules import Jump, Reject
 from kproxy.proxy.backends.iptables import names
 from kproxy.proxy.backends.ipvs import names as ipvs_names
 from kproxy.proxy.backends.ipvs.names import IpSet
-from kproxy.proxy.backends.ipvs.rules import Verdict
-from kproxy.proxy.backends.xtables.rules import Jump, Table, Transport
+from kproxy.proxy.backends.xtables.rules import TableName
 from tests.mutants.mutant import Function, Patch, in_ipvs, mutant
 from tests.mutants.patches.iptables import POOLS, Rules, left_out, without
 from tests.mutants.patches.ipvs import in_parts, left_out_of_chain, without_members
@@ -29,7 +30,7 @@ MUTANTS = (
     mutant(
         "dispatch.cluster-ip-port",
         "Any port of a cluster IP leads to its endpoints.",
-        *without(Rules(chain=names.SERVICES, target=Jump(POOLS)), Transport),
+        *without(Rules(chain=names.SERVICES, target=Jump(POOLS)), FieldName.PROTOCOL),
         clauses="cluster-ip.undefined-port.not-served",
     ),
     mutant(
@@ -50,7 +51,7 @@ MUTANTS = (
     in_ipvs(
         "ipvs.filter.refusal",
         "Ports that nobody serves are not refused: the node's own sockets answer at cluster IPs.",
-        left_out_of_chain(Table.FILTER, ipvs_names.IPVS_FILTER, Verdict.REJECT),
+        left_out_of_chain(TableName.FILTER, ipvs_names.IPVS_FILTER, Reject),
         clauses="cluster-ip.undefined-port.not-served",
         needs_kernel=True,
     ),

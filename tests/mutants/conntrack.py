@@ -9,11 +9,11 @@ from typing import Any
 
 from kproxy.linux import host
 from kproxy.linux.host import HostError
+from kproxy.linux.netfilter.rules import End
 from kproxy.proxy.backends.iptables import names
 from kproxy.proxy.backends.ipvs import names as ipvs_names
 from kproxy.proxy.backends.ipvs.compile import DesiredVirtualServer
-from kproxy.proxy.backends.ipvs.rules import Verdict
-from kproxy.proxy.backends.xtables.rules import Drop, Table
+from kproxy.proxy.backends.xtables.rules import TableName
 from kproxy.proxy.plan import Plan
 from tests.mutants.mutant import Function, Patch, answering, in_ipvs, mutant
 from tests.mutants.patches.iptables import FILTER, Rules, left_out
@@ -67,14 +67,14 @@ MUTANTS = (
     mutant(
         "guard.invalid",
         "Packets that conntrack calls INVALID are forwarded untranslated.",
-        *left_out(Rules(chain=names.FORWARD, target=Drop, table=FILTER)),
+        *left_out(Rules(chain=names.FORWARD, target=End.DROP, table=FILTER)),
         clauses="conntrack.invalid-not-leaked",
         needs_kernel=True,
     ),
     mutant(
         "guard.invalid-to-the-node",
         "Packets that conntrack calls INVALID reach the node's own processes untranslated.",
-        *left_out(Rules(chain=names.NODE_PORTS, target=Drop, table=FILTER)),
+        *left_out(Rules(chain=names.NODE_PORTS, target=End.DROP, table=FILTER)),
         clauses="conntrack.invalid-not-leaked",
         needs_kernel=True,
     ),
@@ -145,7 +145,7 @@ MUTANTS = (
     in_ipvs(
         "ipvs.invalid",
         "Segments outside the window reach the node's own processes.",
-        left_out_of_chain(Table.FILTER, ipvs_names.PROXY_FIREWALL, Verdict.DROP),
+        left_out_of_chain(TableName.FILTER, ipvs_names.PROXY_FIREWALL, End.DROP),
         clauses="conntrack.invalid-not-leaked",
         needs_kernel=True,
     ),

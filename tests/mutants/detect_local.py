@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kproxy.lab.topology import LAB
+from kproxy.linux.netfilter.patterns import FieldName
 from kproxy.model.network import Family
-from kproxy.proxy.backends.xtables.rules import InInterface
 from tests.mutants.mutant import Function, Patch, mutant
 from tests.mutants.patches.iptables import MARK, POOLS, Rules, without
 
@@ -18,7 +18,7 @@ MUTANTS = (
     mutant(
         "detector.interface-ignored",
         "The interface of a packet does not tell whether it is a pod's.",
-        *without(Rules(chain=POOLS, target=MARK), InInterface),
+        *without(Rules(chain=POOLS, target=MARK), FieldName.IN),
         clauses="detect-local.bridge-interface detect-local.interface-name-prefix",
     ),
     mutant(

@@ -7,10 +7,11 @@ from typing import Any
 
 import msgspec
 
+from kproxy.linux.netfilter.patterns import FieldName
+from kproxy.linux.netfilter.rules import End, Jump, Reject
 from kproxy.model import api
 from kproxy.proxy import snapshot
 from kproxy.proxy.backends.iptables import names
-from kproxy.proxy.backends.xtables.rules import DestinationIsLocal, Drop, Jump, Reject, Return
 from tests.mutants.mutant import Function, Patch, answering, mutant
 from tests.mutants.patches.iptables import FILTER, Rules, left_out, with_target
 from tests.mutants.patches.objects import Merged, selecting_all, without_label
@@ -78,7 +79,12 @@ MUTANTS = (
         "no-endpoint.external-address",
         "An external IP or load balancer IP without endpoints is not refused.",
         *left_out(
-            Rules(chain=names.EXTERNAL_SERVICES, target=Reject, table=FILTER, lacking=(DestinationIsLocal,))
+            Rules(
+                chain=names.EXTERNAL_SERVICES,
+                target=Reject,
+                table=FILTER,
+                lacking=(FieldName.DESTINATION_TYPE,),
+            )
         ),
         clauses="endpoints.none.rejected",
     ),
@@ -86,14 +92,19 @@ MUTANTS = (
         "no-endpoint.node-port",
         "A node port without endpoints is not refused.",
         *left_out(
-            Rules(chain=names.EXTERNAL_SERVICES, target=Reject, table=FILTER, having=(DestinationIsLocal,))
+            Rules(
+                chain=names.EXTERNAL_SERVICES,
+                target=Reject,
+                table=FILTER,
+                having=(FieldName.DESTINATION_TYPE,),
+            )
         ),
         clauses="endpoints.none.rejected",
     ),
     mutant(
         "no-endpoint.silence",
         "What has no endpoint is met with silence instead of a refusal.",
-        *with_target(Rules(chain="KUBE-", target=Reject, table=FILTER), Drop()),
+        *with_target(Rules(chain="KUBE-", target=Reject, table=FILTER), End.DROP),
         clauses="endpoints.none.rejected",
     ),
     mutant(
@@ -123,7 +134,7 @@ MUTANTS = (
     mutant(
         "source-ranges.refusal-inside",
         "Who is inside the ranges of a Service without endpoints gets silence.",
-        *left_out(Rules(chain=names.PROXY_FIREWALL, target=Return, table=FILTER)),
+        *left_out(Rules(chain=names.PROXY_FIREWALL, target=End.RETURN, table=FILTER)),
         clauses="endpoints.none.rejected",
     ),
     mutant(

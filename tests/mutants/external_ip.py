@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from kproxy.linux.netfilter.patterns import FieldName
+from kproxy.linux.netfilter.rules import End, Jump
 from kproxy.proxy.backends.iptables import names
-from kproxy.proxy.backends.xtables.rules import Drop, Jump, Transport
 from tests.mutants.mutant import Patch, mutant
 from tests.mutants.patches.iptables import EXTERNAL, FILTER, Rules, left_out, without
 from tests.mutants.patches.settings import with_settings
@@ -12,7 +13,7 @@ MUTANTS = (
     mutant(
         "source-ranges.every-port",
         "Ranges bind the whole address, and not the Service's port alone.",
-        *without(Rules(chain=names.PROXY_FIREWALL, target=Drop, table=FILTER), Transport),
+        *without(Rules(chain=names.PROXY_FIREWALL, target=End.DROP, table=FILTER), FieldName.PROTOCOL),
         clauses="external-address.undefined-port.not-served",
         needs_kernel=True,
     ),

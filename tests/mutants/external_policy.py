@@ -7,23 +7,15 @@ from typing import Any
 
 import msgspec
 
+from kproxy.linux.netfilter.patterns import FieldName
+from kproxy.linux.netfilter.rules import End, Goto, Jump, Masquerade, Reject
 from kproxy.model.network import Protocol
 from kproxy.proxy.backends.iptables import names
 from kproxy.proxy.backends.ipvs import names as ipvs_names
-from kproxy.proxy.backends.ipvs import rules as ipvs_rules
 from kproxy.proxy.backends.ipvs.compile import DesiredVirtualServer, IpvsObjects
 from kproxy.proxy.backends.ipvs.names import IpSet
-from kproxy.proxy.backends.ipvs.rules import Goto, Key, MarkKey, Verdict
-from kproxy.proxy.backends.xtables.rules import (
-    Drop,
-    InInterface,
-    Jump,
-    Masquerade,
-    Reject,
-    Source,
-    SourceIsLocal,
-    Table,
-)
+from kproxy.proxy.backends.ipvs.rules import Key, MarkKey
+from kproxy.proxy.backends.xtables.rules import TableName
 from kproxy.proxy.plan import Frontend, MasqueradePolicy
 from kproxy.proxy.snapshot import TrafficPolicy
 from tests.mutants.mutant import Function, Patch, in_ipvs, mutant
@@ -85,31 +77,31 @@ MUTANTS = (
     mutant(
         "local-policy.external-drop",
         "External traffic of policy Local without an endpoint here is not dropped.",
-        *left_out(Rules(chain=names.EXTERNAL_SERVICES, target=Drop, table=FILTER)),
+        *left_out(Rules(chain=names.EXTERNAL_SERVICES, target=End.DROP, table=FILTER)),
         clauses="external-policy.local.drop-without-local-endpoint",
     ),
     mutant(
         "local-policy.external-refusal",
         "External traffic of policy Local without an endpoint here is refused instead of dropped.",
-        *with_target(Rules(chain=names.EXTERNAL_SERVICES, target=Drop, table=FILTER), Reject()),
+        *with_target(Rules(chain=names.EXTERNAL_SERVICES, target=End.DROP, table=FILTER), Reject()),
         clauses="external-policy.local.drop-without-local-endpoint",
     ),
     mutant(
         "shortcut.pods",
         "Under external policy Local pods are treated as if outside.",
-        *left_out(Rules(chain=EXTERNAL, target=TO_ALL_ENDPOINTS, having=(Source,))),
+        *left_out(Rules(chain=EXTERNAL, target=TO_ALL_ENDPOINTS, having=(FieldName.SOURCE,))),
         clauses="external-policy.local.pods-reach-all-endpoints",
     ),
     mutant(
         "shortcut.host",
         "Under external policy Local the node itself is treated as if outside.",
-        *left_out(Rules(chain=EXTERNAL, target=TO_ALL_ENDPOINTS, having=(SourceIsLocal,))),
+        *left_out(Rules(chain=EXTERNAL, target=TO_ALL_ENDPOINTS, having=(FieldName.SOURCE_TYPE,))),
         clauses="external-policy.local.host-reaches-all-endpoints",
     ),
     mutant(
         "shortcut.host-source-kept",
         "Under external policy Local the node's own packets to other nodes' endpoints keep their source.",
-        *left_out(Rules(chain=EXTERNAL, target=MARK, having=(SourceIsLocal,))),
+        *left_out(Rules(chain=EXTERNAL, target=MARK, having=(FieldName.SOURCE_TYPE,))),
         clauses="external-policy.local.host-reaches-all-endpoints",
     ),
     mutant(
@@ -141,45 +133,45 @@ MUTANTS = (
     in_ipvs(
         "ipvs.masquerade.load-balancer-local",
         "Traffic to load balancer IPs is masqueraded under policy Local too.",
-        left_out_of_chain(Table.NAT, ipvs_names.LOAD_BALANCER, Verdict.RETURN),
+        left_out_of_chain(TableName.NAT, ipvs_names.LOAD_BALANCER, End.RETURN),
         clauses="external-policy.local.local-endpoints-source-preserved",
     ),
     in_ipvs(
         "ipvs.masquerade.node-port-local",
         "Traffic to node ports is masqueraded under policy Local too.",
-        left_out_of_chain(Table.NAT, ipvs_names.NODE_PORT, Verdict.RETURN),
+        left_out_of_chain(TableName.NAT, ipvs_names.NODE_PORT, End.RETURN),
         clauses="external-policy.local.local-endpoints-source-preserved",
     ),
     in_ipvs(
         "ipvs.masquerade.shortcut",
         "What the node sends by a shortcut keeps its source.",
-        left_out_of_chain(Table.NAT, ipvs_names.POSTROUTING, Masquerade, having=SourceIsLocal),
+        left_out_of_chain(TableName.NAT, ipvs_names.POSTROUTING, Masquerade, having=FieldName.SOURCE_TYPE),
         clauses="external-policy.local.host-reaches-all-endpoints",
     ),
     in_ipvs(
         "ipvs.local-policy.external-silence",
         "External traffic of policy Local without an endpoint here is not dropped.",
-        left_out_of_chain(Table.MANGLE, ipvs_names.TRAFFIC_POLICY, Verdict.DROP, IpSet.EXTERNAL_UNANSWERED),
+        left_out_of_chain(TableName.MANGLE, ipvs_names.TRAFFIC_POLICY, End.DROP, IpSet.EXTERNAL_UNANSWERED),
         clauses="external-policy.local.drop-without-local-endpoint",
     ),
     in_ipvs(
         "ipvs.shortcut.host",
         "The node has no shortcut.",
-        left_out_of_chain(Table.MANGLE, ipvs_names.TRAFFIC_POLICY, Goto, having=SourceIsLocal),
+        left_out_of_chain(TableName.MANGLE, ipvs_names.TRAFFIC_POLICY, Goto, having=FieldName.SOURCE_TYPE),
         clauses="external-policy.local.host-reaches-all-endpoints",
     ),
     in_ipvs(
         "ipvs.shortcut.pods",
         "Pods have no shortcut.",
         left_out_of_chain(
-            Table.MANGLE, ipvs_names.TRAFFIC_POLICY, Goto, having=(ipvs_rules.Source, InInterface)
+            TableName.MANGLE, ipvs_names.TRAFFIC_POLICY, Goto, having=(FieldName.SOURCE, FieldName.IN)
         ),
         clauses="external-policy.local.pods-reach-all-endpoints",
     ),
     in_ipvs(
         "ipvs.shortcut.mark",
         "Who may take a shortcut is not marked.",
-        left_out_of_chain(Table.MANGLE, ipvs_names.SHORTCUT),
+        left_out_of_chain(TableName.MANGLE, ipvs_names.SHORTCUT),
         clauses="external-policy.local.pods-reach-all-endpoints",
     ),
     in_ipvs(

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
+from kproxy.linux.netfilter.rules import End
 from kproxy.linux.node_addresses import AddressMonitor
 from kproxy.model.network import Family
 from kproxy.proxy import snapshot
 from kproxy.proxy.backends.iptables import names
-from kproxy.proxy.backends.xtables.rules import Accept
 from tests.mutants.mutant import Function, Patch, answering, in_ipvs, instead, mutant
 from tests.mutants.patches.iptables import FILTER, Rules, left_out
 
@@ -48,7 +48,7 @@ MUTANTS = (
     mutant(
         "guard.health-checks",
         "Health checks are not accepted where nothing is let in by default.",
-        *left_out(Rules(chain=names.NODE_PORTS, target=Accept, table=FILTER)),
+        *left_out(Rules(chain=names.NODE_PORTS, target=End.ACCEPT, table=FILTER)),
         clauses="health-check.input-policy-drop.passes",
         needs_kernel=True,
     ),

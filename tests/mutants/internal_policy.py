@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from kproxy.linux.netfilter.rules import End, Reject
 from kproxy.proxy import snapshot
 from kproxy.proxy.backends.iptables import names
 from kproxy.proxy.backends.ipvs import names as ipvs_names
 from kproxy.proxy.backends.ipvs.names import IpSet
-from kproxy.proxy.backends.ipvs.rules import Verdict
-from kproxy.proxy.backends.xtables.rules import Drop, Reject, Table
+from kproxy.proxy.backends.xtables.rules import TableName
 from kproxy.proxy.plan import Pool, PoolEndpoint, PoolScope
 from kproxy.proxy.snapshot import TrafficPolicy
 from tests.mutants.mutant import Function, Patch, in_ipvs, mutant
@@ -41,13 +41,13 @@ MUTANTS = (
     mutant(
         "local-policy.internal-drop",
         "A cluster IP of policy Local without an endpoint here is not dropped.",
-        *left_out(Rules(chain=names.SERVICES, target=Drop, table=FILTER)),
+        *left_out(Rules(chain=names.SERVICES, target=End.DROP, table=FILTER)),
         clauses="internal-policy.local.drop-without-local-endpoint",
     ),
     mutant(
         "local-policy.internal-refusal",
         "A cluster IP of policy Local without an endpoint here is refused instead of dropped.",
-        *with_target(Rules(chain=names.SERVICES, target=Drop, table=FILTER), Reject()),
+        *with_target(Rules(chain=names.SERVICES, target=End.DROP, table=FILTER), Reject()),
         clauses="internal-policy.local.drop-without-local-endpoint",
     ),
     mutant(
@@ -74,7 +74,7 @@ MUTANTS = (
     in_ipvs(
         "ipvs.local-policy.internal-silence",
         "A cluster IP of policy Local without an endpoint here is not dropped.",
-        left_out_of_chain(Table.MANGLE, ipvs_names.TRAFFIC_POLICY, Verdict.DROP, IpSet.CLUSTER_IP_UNANSWERED),
+        left_out_of_chain(TableName.MANGLE, ipvs_names.TRAFFIC_POLICY, End.DROP, IpSet.CLUSTER_IP_UNANSWERED),
         clauses="internal-policy.local.drop-without-local-endpoint",
     ),
     in_ipvs(

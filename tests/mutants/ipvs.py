@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kproxy.proxy.backends.ipvs import names as ipvs_names
-from kproxy.proxy.backends.xtables.rules import Table
+from kproxy.proxy.backends.xtables.rules import TableName
 from tests.mutants.mutant import Function, Patch, Unseen, answering, in_ipvs
 from tests.mutants.patches.ipvs import APPLIER, MACHINE, left_out_of_chain, without_setting
 
@@ -50,7 +50,7 @@ MUTANTS = (
     in_ipvs(
         "ipvs.set.health-check-node-port",
         "Health check node ports are not let in.",
-        left_out_of_chain(Table.FILTER, ipvs_names.NODE_PORT),
+        left_out_of_chain(TableName.FILTER, ipvs_names.NODE_PORT),
         unseen=Unseen(
             "the lab's nodes let everything in",
             f"{IN_GUEST}::test_a_health_check_node_port_is_let_in_though_the_firewall_drops",

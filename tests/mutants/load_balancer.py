@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
+from kproxy.linux.netfilter.rules import Jump
 from kproxy.model import api
 from kproxy.proxy.backends.iptables import names
-from kproxy.proxy.backends.xtables.rules import Jump
 from tests.mutants.mutant import Function, Patch, mutant
 from tests.mutants.patches.iptables import EXTERNAL, Rules, left_out
 

@@ -6,21 +6,13 @@ from typing import Any
 
 import msgspec
 
+from kproxy.linux.netfilter.patterns import FieldName
+from kproxy.linux.netfilter.rules import Jump, Masquerade, SetMark
 from kproxy.proxy.backends.iptables import names
 from kproxy.proxy.backends.ipvs import names as ipvs_names
-from kproxy.proxy.backends.ipvs import rules as ipvs_rules
 from kproxy.proxy.backends.ipvs.names import IpSet
 from kproxy.proxy.backends.ipvs.rules import Member
-from kproxy.proxy.backends.xtables.rules import (
-    InInterface,
-    Jump,
-    Masquerade,
-    OrMark,
-    Source,
-    SourceIsLocal,
-    Table,
-    XorMark,
-)
+from kproxy.proxy.backends.xtables.rules import TableName
 from kproxy.proxy.plan import Frontend, MasqueradePolicy
 from tests.mutants.mutant import Function, Patch, answering, in_ipvs, mutant
 from tests.mutants.patches.iptables import ENDPOINT, EXTERNAL, MARK, POOLS, Rules, left_out, without
@@ -50,7 +42,7 @@ MUTANTS = (
     mutant(
         "masquerade.external",
         "Traffic to external addresses and node ports keeps its source.",
-        *left_out(Rules(chain=EXTERNAL, target=MARK, lacking=(SourceIsLocal,))),
+        *left_out(Rules(chain=EXTERNAL, target=MARK, lacking=(FieldName.SOURCE_TYPE,))),
         clauses="masquerade.external-policy-cluster.rewritten",
     ),
     mutant(
@@ -68,7 +60,7 @@ MUTANTS = (
     mutant(
         "masquerade.mark",
         "What is to be masqueraded is not marked.",
-        *left_out(Rules(chain=names.MARK_MASQUERADE, target=OrMark)),
+        *left_out(Rules(chain=names.MARK_MASQUERADE, target=SetMark)),
         clauses="masquerade.external-policy-cluster.rewritten masquerade.hairpin.rewritten",
     ),
     mutant(
@@ -80,14 +72,14 @@ MUTANTS = (
     mutant(
         "masquerade.mark-kept",
         "The mark stays on packets that leave.",
-        *left_out(Rules(chain=names.POSTROUTING, target=XorMark)),
+        *left_out(Rules(chain=names.POSTROUTING, target=SetMark)),
         clauses="masquerade.own-mark.cleared",
         needs_kernel=True,
     ),
     mutant(
         "detector.ignored",
         "Pods are not told from others: all traffic to cluster IPs is masqueraded.",
-        *without(Rules(chain=POOLS, target=MARK), Source, InInterface),
+        *without(Rules(chain=POOLS, target=MARK), FieldName.SOURCE, FieldName.IN),
         clauses="masquerade.cluster-ip.pod-source-preserved",
     ),
     mutant(
@@ -107,56 +99,56 @@ MUTANTS = (
         "ipvs.masquerade.off-cluster",
         "Traffic to cluster IPs that is no pod's keeps its source.",
         left_out_of_chain(
-            Table.NAT, ipvs_names.SERVICES, MARK, IpSet.CLUSTER_IP, (ipvs_rules.Source, InInterface)
+            TableName.NAT, ipvs_names.SERVICES, MARK, IpSet.CLUSTER_IP, (FieldName.SOURCE, FieldName.IN)
         ),
         clauses="masquerade.cluster-ip.outside-rewritten",
     ),
     in_ipvs(
         "ipvs.masquerade.external-ip",
         "Traffic to external IPs keeps its source.",
-        left_out_of_chain(Table.NAT, ipvs_names.SERVICES, MARK, IpSet.EXTERNAL_IP),
+        left_out_of_chain(TableName.NAT, ipvs_names.SERVICES, MARK, IpSet.EXTERNAL_IP),
         clauses="masquerade.external-policy-cluster.rewritten",
     ),
     in_ipvs(
         "ipvs.masquerade.load-balancer",
         "Traffic to load balancer IPs keeps its source.",
-        left_out_of_chain(Table.NAT, ipvs_names.LOAD_BALANCER, MARK),
+        left_out_of_chain(TableName.NAT, ipvs_names.LOAD_BALANCER, MARK),
         clauses="masquerade.external-policy-cluster.rewritten",
     ),
     in_ipvs(
         "ipvs.masquerade.node-port",
         "Traffic to TCP node ports keeps its source.",
-        left_out_of_chain(Table.NAT, ipvs_names.NODE_PORT, MARK, IpSet.NODE_PORT_TCP),
+        left_out_of_chain(TableName.NAT, ipvs_names.NODE_PORT, MARK, IpSet.NODE_PORT_TCP),
         clauses="masquerade.external-policy-cluster.rewritten",
     ),
     in_ipvs(
         "ipvs.masquerade.node-port-udp",
         "Traffic to UDP node ports keeps its source.",
-        left_out_of_chain(Table.NAT, ipvs_names.NODE_PORT, MARK, IpSet.NODE_PORT_UDP),
+        left_out_of_chain(TableName.NAT, ipvs_names.NODE_PORT, MARK, IpSet.NODE_PORT_UDP),
         clauses="masquerade.external-policy-cluster.rewritten",
     ),
     in_ipvs(
         "ipvs.masquerade.node-port-dispatch",
         "The chain of node ports is not gone through.",
-        left_out_of_chain(Table.NAT, ipvs_names.SERVICES, Jump(ipvs_names.NODE_PORT)),
+        left_out_of_chain(TableName.NAT, ipvs_names.SERVICES, Jump(ipvs_names.NODE_PORT)),
         clauses="masquerade.external-policy-cluster.rewritten",
     ),
     in_ipvs(
         "ipvs.masquerade.mark",
         "What is to be masqueraded is not marked.",
-        left_out_of_chain(Table.NAT, ipvs_names.MARK_MASQUERADE),
+        left_out_of_chain(TableName.NAT, ipvs_names.MARK_MASQUERADE),
         clauses="masquerade.external-policy-cluster.rewritten",
     ),
     in_ipvs(
         "ipvs.masquerade.postrouting",
         "Nothing is masqueraded.",
-        left_out_of_chain(Table.NAT, ipvs_names.POSTROUTING, Masquerade),
+        left_out_of_chain(TableName.NAT, ipvs_names.POSTROUTING, Masquerade),
         clauses="masquerade.external-policy-cluster.rewritten masquerade.hairpin.rewritten",
     ),
     in_ipvs(
         "ipvs.detector.ignored",
         "Pods are not told from others.",
-        Patch("kproxy.proxy.backends.ipvs.static_rules:_from_pods", answering(())),
+        Patch("kproxy.proxy.backends.ipvs.static_rules:from_pods", answering(())),
         clauses="masquerade.cluster-ip.outside-rewritten external-policy.local.pods-reach-all-endpoints",
     ),
     in_ipvs(

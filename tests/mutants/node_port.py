@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from kproxy.linux.netfilter.patterns import FieldName
+from kproxy.linux.netfilter.rules import End, Jump
 from kproxy.proxy.backends.iptables import names
-from kproxy.proxy.backends.xtables.rules import Accept, DestinationIsLocal, Drop, Jump, Mark
 from kproxy.proxy.plan import NodePorts, PlanSettings
 from tests.mutants.mutant import Function, Patch, answering, in_ipvs, in_nftables, mutant
 from tests.mutants.patches.iptables import FILTER, Rules, left_out, without
@@ -41,20 +42,20 @@ MUTANTS = (
     mutant(
         "dispatch.node-port-anywhere",
         "A node port is one at any address.",
-        *without(Rules(chain=names.SERVICES, target=Jump(names.NODE_PORTS)), DestinationIsLocal),
+        *without(Rules(chain=names.SERVICES, target=Jump(names.NODE_PORTS)), FieldName.DESTINATION_TYPE),
         clauses="node-port.number-on-service-address.not-served",
     ),
     mutant(
         "guard.localhost",
         "Loopback addresses can be reached from outside while they can be routed to.",
-        *left_out(Rules(chain=names.FIREWALL, target=Drop, table=FILTER)),
+        *left_out(Rules(chain=names.FIREWALL, target=End.DROP, table=FILTER)),
         clauses="node-port.localhost.martian-dropped",
         needs_kernel=True,
     ),
     mutant(
         "forward.accept",
         "Marked traffic is not accepted where forwarding is dropped by default.",
-        *left_out(Rules(chain=names.FORWARD, target=Accept, table=FILTER, having=(Mark,))),
+        *left_out(Rules(chain=names.FORWARD, target=End.ACCEPT, table=FILTER, having=(FieldName.MARK,))),
         clauses="node-port.forward-policy-drop.passes",
         needs_kernel=True,
     ),

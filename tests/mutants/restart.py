@@ -11,7 +11,7 @@ from kproxy.model.api import Service
 from kproxy.model.network import Family
 from kproxy.proxy.backends.iptables import names
 from kproxy.proxy.backends.ipvs.diff import IpvsCommand, SetDestination
-from kproxy.proxy.backends.xtables.rules import Table
+from kproxy.proxy.backends.xtables.rules import TableName
 from kproxy.proxy.plan import PlanSettings
 from tests.mutants.mutant import Function, Patch, in_ipvs, instead, mutant
 
@@ -39,7 +39,7 @@ def _trusting(begin: Function) -> Function:
     from kproxy.proxy.backends.iptables.kernel.drift import drift_monitor  # noqa: PLC0415
 
     def beginning(self: Any, wanted: Any) -> Any:  # noqa: ANN401
-        if self._drift_monitor is None and self.tools.has_chain(Table.NAT, names.SERVICES):
+        if self._drift_monitor is None and self.tools.has_chain(TableName.NAT, names.SERVICES):
             kept = {
                 name: f for name, f in wanted.service_rules.items() if name.namespace != sentinel.NAMESPACE
             }

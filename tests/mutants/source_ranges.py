@@ -7,10 +7,12 @@ from typing import Any
 
 import msgspec
 
+from kproxy.linux.netfilter.patterns import FieldName
+from kproxy.linux.netfilter.rules import End, Jump
 from kproxy.proxy.backends.iptables import names
 from kproxy.proxy.backends.ipvs import names as ipvs_names
 from kproxy.proxy.backends.ipvs.names import IpSet
-from kproxy.proxy.backends.xtables.rules import Drop, Jump, Source, Table
+from kproxy.proxy.backends.xtables.rules import TableName
 from kproxy.proxy.plan import Exposure, Frontend
 from tests.mutants.mutant import Function, Patch, in_ipvs, mutant
 from tests.mutants.patches.iptables import FILTER, RANGES, Rules, left_out, without
@@ -50,13 +52,13 @@ MUTANTS = (
     mutant(
         "source-ranges.drop",
         "Sources outside the ranges are not dropped.",
-        *left_out(Rules(chain=names.PROXY_FIREWALL, target=Drop, table=FILTER)),
+        *left_out(Rules(chain=names.PROXY_FIREWALL, target=End.DROP, table=FILTER)),
         clauses="source-ranges.outside-dropped",
     ),
     mutant(
         "source-ranges.everyone-admitted",
         "Every source counts as inside the ranges.",
-        *without(Rules(chain=RANGES, target=Jump), Source),
+        *without(Rules(chain=RANGES, target=Jump), FieldName.SOURCE),
         clauses="source-ranges.outside-dropped",
     ),
     mutant(
@@ -107,13 +109,13 @@ MUTANTS = (
     in_ipvs(
         "ipvs.source-ranges.arriving",
         "Ranges do not bind packets that arrive.",
-        left_out_of_chain(Table.FILTER, ipvs_names.PROXY_FIREWALL),
+        left_out_of_chain(TableName.FILTER, ipvs_names.PROXY_FIREWALL),
         clauses="source-ranges.outside-dropped",
     ),
     in_ipvs(
         "ipvs.source-ranges.own-packets",
         "Ranges do not bind the node's own packets.",
-        left_out_of_chain(Table.MANGLE, ipvs_names.IPVS_OUT_FILTER),
+        left_out_of_chain(TableName.MANGLE, ipvs_names.IPVS_OUT_FILTER),
         clauses="source-ranges.apply-to-host",
     ),
     in_ipvs(

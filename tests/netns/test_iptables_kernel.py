@@ -27,14 +27,18 @@ from kproxy.proxy.backends.iptables.kernel import (
 )
 from kproxy.proxy.backends.iptables.static_rules import Options
 from kproxy.proxy.backends.xtables.blocks import Block
-from kproxy.proxy.backends.xtables.rules import PacketCounter, Table
+from kproxy.proxy.backends.xtables.rules import PacketCounter, TableName
 from kproxy.proxy.plan import Exposure, NodePorts, Plan, ServicePlan
 from tests.support.plans import frontend, plan_of, pool, service
 from tests.support.recorded_jumps import recorded_jumps
 
 FOREIGN = {
-    Table.FILTER: ("-A INPUT -i foreign0 -j DROP", "-A FOREIGN -p tcp -j ACCEPT", "-A FORWARD -j FOREIGN"),
-    Table.NAT: ("-A POSTROUTING -o foreign0 -j MASQUERADE",),
+    TableName.FILTER: (
+        "-A INPUT -i foreign0 -j DROP",
+        "-A FOREIGN -p tcp -j ACCEPT",
+        "-A FORWARD -j FOREIGN",
+    ),
+    TableName.NAT: ("-A POSTROUTING -o foreign0 -j MASQUERADE",),
 }
 
 
@@ -58,16 +62,16 @@ def tools(request: pytest.FixtureRequest, family: Family, lock: dict[str, str]) 
     return find_tools(family, request.param, lock)
 
 
-def saved(tools: Tools, table: Table) -> list[str]:
+def saved(tools: Tools, table: TableName) -> list[str]:
     return host.run_tool((f"{tools.command}-save", "-t", table.value)).splitlines()
 
 
-def chains(tools: Tools, table: Table) -> set[str]:
+def chains(tools: Tools, table: TableName) -> set[str]:
     """What is really there, by the tool that lists everything."""
     return {line[1:].split()[0] for line in saved(tools, table) if line.startswith(":")}
 
 
-def rules(tools: Tools, table: Table) -> list[str]:
+def rules(tools: Tools, table: TableName) -> list[str]:
     return [line for line in saved(tools, table) if line.startswith("-A")]
 
 
@@ -119,11 +123,11 @@ def test_services_come_change_and_go(tools: Tools, family: Family) -> None:
     for step in steps:
         reports.append(kernel.apply(step, Options()))
         assert_holds(tools, step)
-        total = {t: len([x for x in rules(tools, t) if x.startswith("-A KUBE-")]) for t in Table}
+        total = {t: len([x for x in rules(tools, t) if x.startswith("-A KUBE-")]) for t in TableName}
         guard = family is Family.IPV4
-        total[Table.FILTER] -= guard
-        counted = {t: reports[-1].rules[t.value].total for t in (Table.FILTER, Table.NAT)}
-        assert {**counted, Table.MANGLE: 0} == total
+        total[TableName.FILTER] -= guard
+        counted = {t: reports[-1].rules[t.value].total for t in (TableName.FILTER, TableName.NAT)}
+        assert {**counted, TableName.MANGLE: 0} == total
     assert [report.rewritten for report in reports] == [True] + [False] * (len(steps) - 1)
     assert kernel.find_drift() == ()
 
@@ -132,7 +136,7 @@ def test_the_dispatch_to_node_ports_stays_last(tools: Tools, family: Family) -> 
     kernel = IptablesKernel(tools)
     for count in (1, 2, 5):
         kernel.apply(plan(family, *(numbered(family, i, 1) for i in range(1, count + 1))), Options())
-        dispatch = [line for line in rules(tools, Table.NAT) if line.startswith("-A KUBE-SERVICES")]
+        dispatch = [line for line in rules(tools, TableName.NAT) if line.startswith("-A KUBE-SERVICES")]
         assert len(dispatch) == count + 1
         assert dispatch[-1].endswith("-j KUBE-NODEPORTS")
 
@@ -141,8 +145,8 @@ def test_jumps_stand_at_the_top_of_builtin_chains_and_foreign_rules_survive(
     tools: Tools, family: Family
 ) -> None:
     foreign = [
-        Block(Table.FILTER, [":FOREIGN - [0:0]", *FOREIGN[Table.FILTER]]),
-        Block(Table.NAT, FOREIGN[Table.NAT]),
+        Block(TableName.FILTER, [":FOREIGN - [0:0]", *FOREIGN[TableName.FILTER]]),
+        Block(TableName.NAT, FOREIGN[TableName.NAT]),
     ]
     tools.restore(foreign)
     kernel = IptablesKernel(tools)
@@ -151,7 +155,7 @@ def test_jumps_stand_at_the_top_of_builtin_chains_and_foreign_rules_survive(
     for table, lines in FOREIGN.items():
         assert [line for line in lines if line not in rules(tools, table)] == []
     forward = [
-        x.rsplit("-j ", 1)[1].split()[0] for x in rules(tools, Table.FILTER) if x.startswith("-A FORWARD")
+        x.rsplit("-j ", 1)[1].split()[0] for x in rules(tools, TableName.FILTER) if x.startswith("-A FORWARD")
     ]
     assert forward == [
         names.PROXY_FIREWALL,
@@ -164,14 +168,14 @@ def test_jumps_stand_at_the_top_of_builtin_chains_and_foreign_rules_survive(
     for table, lines in FOREIGN.items():
         assert [line for line in lines if line not in rules(tools, table)] == []
         assert [line for line in rules(tools, table) if "KUBE-" in line and names.FIREWALL not in line] == []
-    assert "FOREIGN" in chains(tools, Table.FILTER)
+    assert "FOREIGN" in chains(tools, TableName.FILTER)
 
 
 def builtin_jumps(tools: Tools) -> list[str]:
     """Each rule of a builtin chain with its table before it, in the order of a recording."""
     return [
         f"{table.value} {line}"
-        for table in (Table.FILTER, Table.NAT)
+        for table in (TableName.FILTER, TableName.NAT)
         for line in rules(tools, table)
         if not line.startswith("-A KUBE-")
     ]
@@ -179,7 +183,7 @@ def builtin_jumps(tools: Tools) -> list[str]:
 
 def leave_jumps(tools: Tools, lines: Iterable[str]) -> None:
     """Rules as another proxy, or a version of ours, left them; with the chains that they lead to."""
-    for table in (Table.FILTER, Table.NAT):
+    for table in (TableName.FILTER, TableName.NAT):
         found = [line.partition(" ")[2] for line in lines if line.startswith(f"{table.value} ")]
         declared = [f":{target} - [0:0]" for target in sorted({line.split()[-1] for line in found})]
         tools.restore([Block(table, [*declared, *found])])
@@ -206,7 +210,7 @@ def test_jumps_that_stand_more_than_once_in_either_order_are_left_once(tools: To
     assert len(set(before)) == 21, "two ways to write the seven that have a condition"
     leave_jumps(tools, before)
     foreign = '-A FORWARD -i foreign0 -m comment --comment "kubernetes forwarding rules" -j KUBE-FORWARD'
-    tools.restore([Block(Table.FILTER, [foreign])])
+    tools.restore([Block(TableName.FILTER, [foreign])])
     IptablesKernel(tools).apply(plan(family, numbered(family, 1, 1, 2)), Options())
     left = builtin_jumps(tools)
     assert f"filter {foreign}" in left
@@ -222,8 +226,8 @@ def test_kube_proxys_cleanup_removes_what_we_wrote(tools: Tools, family: Family)
     for line in recorded_jumps(family):
         where, _, rule = line.partition(" -A ")
         if line in builtin_jumps(tools) and "KUBE-FIREWALL" not in line:
-            tools.restore([Block(Table(where), [f"-D {rule}"])])
-    for table in (Table.FILTER, Table.NAT):
+            tools.restore([Block(TableName(where), [f"-D {rule}"])])
+    for table in (TableName.FILTER, TableName.NAT):
         ours = sorted(c for c in chains(tools, table) if c.startswith("KUBE-") and c != names.FIREWALL)
         assert ours
         tools.restore([Block(table, [*(f":{c} - [0:0]" for c in ours), *(f"-X {c}" for c in ours)])])
@@ -236,7 +240,9 @@ def test_what_an_earlier_run_left_is_removed(tools: Tools, family: Family) -> No
     kernel = IptablesKernel(tools)
     assert kernel.apply(wanted, Options()).rewritten
     assert_holds(tools, wanted)
-    builtin = [line for line in rules(tools, Table.FILTER) if re.match("-A (INPUT|FORWARD|OUTPUT) ", line)]
+    builtin = [
+        line for line in rules(tools, TableName.FILTER) if re.match("-A (INPUT|FORWARD|OUTPUT) ", line)
+    ]
     assert len(builtin) == len(set(builtin)), "no jump twice"
 
 
@@ -283,14 +289,14 @@ def test_a_vanished_chain_is_repaired_after_one_failure(tools: Tools, family: Fa
     assert kernel.find_drift() == ()
 
 
-@pytest.mark.parametrize("table", list(Table), ids=lambda table: table.value)
-def test_a_flush_is_noticed_in_every_table(tools: Tools, family: Family, table: Table) -> None:
+@pytest.mark.parametrize("table", list(TableName), ids=lambda table: table.value)
+def test_a_flush_is_noticed_in_every_table(tools: Tools, family: Family, table: TableName) -> None:
     kernel = IptablesKernel(tools)
     kernel.apply(plan(family, numbered(family, 1, 1)), Options())
     assert kernel.find_drift() == ()
     host.run_tool((tools.command, "-t", table.value, "-F"), environment=tools.environment)
     flushed = kernel.find_drift()
-    assert (flushed != ()) is (table is not Table.MANGLE), "an empty canary cannot be flushed"
+    assert (flushed != ()) is (table is not TableName.MANGLE), "an empty canary cannot be flushed"
     host.run_tool((tools.command, "-t", table.value, "-X"), environment=tools.environment)
     assert any(f"{names.CANARY} of table {table.value}" in text for text in kernel.find_drift())
     kernel.forget()
@@ -320,7 +326,7 @@ def test_what_somebody_changes_is_noticed_and_restored(
     wanted = plan(family, numbered(family, 1, 1, 2))
     kernel.apply(wanted, Options())
     assert kernel.find_drift() == ()
-    service = next(name for name in chains(tools, Table.NAT) if name.startswith("KUBE-SVC-"))
+    service = next(name for name in chains(tools, TableName.NAT) if name.startswith("KUBE-SVC-"))
     tokens = damage.format(service=service).split()
     host.run_tool((tools.command, "-t", table, *tokens), environment=tools.environment)
     if tools.variant is Variant.NFT:
@@ -366,7 +372,7 @@ def test_cleanup_leaves_only_what_the_kubelet_shares(tools: Tools, family: Famil
     kernel = IptablesKernel(tools)
     kernel.apply(plan(family, numbered(family, 1, 1, 2)), Options())
     kernel.cleanup()
-    left = {name for table in Table for name in chains(tools, table) if name.startswith("KUBE-")}
+    left = {name for table in TableName for name in chains(tools, table) if name.startswith("KUBE-")}
     assert left == ({names.FIREWALL} if family is Family.IPV4 else set())
     remove_iptables_rules(tools)  # a clean machine
 
@@ -389,15 +395,15 @@ def test_loopback_is_routable_only_for_node_ports_on_it(
     IptablesKernel(tools).apply(wanted, Options())
     effective = localhost and family is Family.IPV4
     assert host.read_sysctl("net/ipv4/conf/all/route_localnet") == str(int(effective))
-    assert (names.FIREWALL in chains(tools, Table.FILTER)) is effective
+    assert (names.FIREWALL in chains(tools, TableName.FILTER)) is effective
 
 
 def test_the_kubelets_rules_in_the_shared_firewall_chain_survive(tools: Tools, family: Family) -> None:
     kubelet = f"-A {names.FIREWALL} -m mark --mark 0x8000/0x8000 -j DROP"
-    tools.restore([Block(Table.FILTER, [f":{names.FIREWALL} - [0:0]", kubelet])])
+    tools.restore([Block(TableName.FILTER, [f":{names.FIREWALL} - [0:0]", kubelet])])
     for _ in range(2):
         IptablesKernel(tools).apply(plan(family), Options())
-    found = [line for line in rules(tools, Table.FILTER) if line.startswith(f"-A {names.FIREWALL}")]
+    found = [line for line in rules(tools, TableName.FILTER) if line.startswith(f"-A {names.FIREWALL}")]
     assert kubelet in found
     assert len(found) == (2 if family is Family.IPV4 else 1)
 

@@ -44,7 +44,7 @@ from kproxy.proxy.backends.iptables.rules import Ruleset
 from kproxy.proxy.backends.ipvs import names as ipvs_names
 from kproxy.proxy.backends.ipvs.compile import DesiredVirtualServer
 from kproxy.proxy.backends.ipvs.desired_state import DesiredState
-from kproxy.proxy.backends.ipvs.rules import AddressKey, Key, Member
+from kproxy.proxy.backends.ipvs.rules import AddressKey, Key, Member, rule_text
 from kproxy.proxy.backends.nftables import rules as nft
 from kproxy.proxy.backends.xtables import rules as iptables
 from tests.support.nftables_table import SimulatedTable
@@ -86,10 +86,10 @@ def ipvs_save(program: DesiredState) -> str:
     ruleset = program.ruleset
     text = header(ruleset.family)
     for table, chains in ruleset.chains.items():
-        held = {name: [f"-A {name} {rule}" for rule in rules] for name, rules in chains.items()}
+        held = {name: [f"-A {name} {rule_text(rule)}" for rule in rules] for name, rules in chains.items()}
         for hook in ruleset.hooks:
             if hook.table is table:
-                held.setdefault(hook.chain, []).append(f"-A {hook.chain} {hook.rule}")
+                held.setdefault(hook.chain, []).append(f"-A {hook.chain} {rule_text(hook.rule)}")
         text += _table(table.value, held)
     return text
 

@@ -33,7 +33,7 @@ def page() -> str:
 def _hooks() -> str:
     """The first rules of the builtin chains."""
     return "\n".join(
-        f"-t {hook.table.value:6} -I {hook.hook.value:11} {hook_specification(rule)}"
+        f"-t {hook.table.value:6} -I {hook.hook.name:11} {hook_specification(rule)}"
         for hook in hook_rules(localhost=True)
         for rule in hook.rules
     )

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from kproxy.linux.netfilter.patterns import FieldName, Masked
+from kproxy.linux.netfilter.rules import Chain, Is, Jump, Rule, Step
 from kproxy.proxy.backends.iptables import names
 from kproxy.proxy.backends.iptables.compile import Context, SharedRule
 from kproxy.proxy.backends.iptables.static_rules import HookRules, Options
-from kproxy.proxy.backends.xtables.rules import Chain, ChainName, Jump, Match, Rule, Table, Target
+from kproxy.proxy.backends.xtables.rules import ChainName, TableName
 from tests.mutants.mutant import Function, Patch
 
-FILTER = Table.FILTER
+FILTER = TableName.FILTER
 MARK = Jump(names.MARK_MASQUERADE)
 """In ipvs mode's rules too."""
 POOLS = "KUBE-SV"
@@ -21,6 +23,15 @@ POOLS = "KUBE-SV"
 EXTERNAL, RANGES, ENDPOINT = names.EXTERNAL_PREFIX, names.SOURCE_RANGES_PREFIX, names.ENDPOINT_PREFIX
 
 Edit = Callable[[Rule], Rule | None]
+Kind = FieldName | type[Step]
+"""Of a match: the first field that it compares, or the class of one that compares none."""
+
+
+def kind_of(match: Step) -> object:
+    """The kind of a match."""
+    if not isinstance(match, Is):
+        return type(match)
+    return match.key[0].field if isinstance(match.key[0], Masked) else match.key[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,25 +43,25 @@ class Rules:
     """
 
     chain: str
-    target: type[Target] | Target
-    table: Table = Table.NAT
-    having: tuple[type[Match], ...] = ()
-    lacking: tuple[type[Match], ...] = ()
+    target: type[Step] | Step
+    table: TableName = TableName.NAT
+    having: tuple[Kind, ...] = ()
+    lacking: tuple[Kind, ...] = ()
     comment: str = ""
 
-    def holds(self, table: Table, chain: ChainName, rule: Rule) -> bool:
+    def holds(self, table: TableName, chain: ChainName, rule: Rule) -> bool:
         """True if a rule of that chain belongs to the family."""
-        kinds = {type(match) for match in rule.matches}
+        kinds = set(map(kind_of, rule.steps[:-1]))
         return (
             table is self.table
             and chain.startswith(self.chain)
             and rule.comment.endswith(self.comment)
-            and self._is_target(rule.target)
+            and self._is_target(rule.steps[-1])
             and kinds.issuperset(self.having)
             and kinds.isdisjoint(self.lacking)
         )
 
-    def _is_target(self, target: Target) -> bool:
+    def _is_target(self, target: Step) -> bool:
         wanted = self.target
         if isinstance(wanted, type):
             return isinstance(target, wanted)
@@ -64,21 +75,21 @@ def left_out(family: Rules) -> tuple[Patch, ...]:
     return edited(family, lambda _: None)
 
 
-def without(family: Rules, *kinds: type[Match]) -> tuple[Patch, ...]:
+def without(family: Rules, *kinds: Kind) -> tuple[Patch, ...]:
     """The family is written without matches of these kinds."""
     return edited(
-        family, lambda rule: replace(rule, matches=tuple(m for m in rule.matches if type(m) not in kinds))
+        family, lambda rule: replace(rule, steps=tuple(s for s in rule.steps if kind_of(s) not in kinds))
     )
 
 
-def with_match(family: Rules, changed: Callable[[Match], Match]) -> tuple[Patch, ...]:
+def with_match(family: Rules, changed: Callable[[Step], Step]) -> tuple[Patch, ...]:
     """The family is written with each match changed."""
-    return edited(family, lambda rule: replace(rule, matches=tuple(map(changed, rule.matches))))
+    return edited(family, lambda rule: replace(rule, steps=(*map(changed, rule.steps[:-1]), rule.steps[-1])))
 
 
-def with_target(family: Rules, target: Target) -> tuple[Patch, ...]:
+def with_target(family: Rules, target: Step) -> tuple[Patch, ...]:
     """The family is written with another target."""
-    return edited(family, lambda rule: replace(rule, target=target))
+    return edited(family, lambda rule: replace(rule, steps=(*rule.steps[:-1], target)))
 
 
 def edited(family: Rules, edit: Edit) -> tuple[Patch, ...]:
@@ -102,7 +113,7 @@ class _Editor:
     edit: Edit
 
     def own_chains(self, chains: Function) -> Function:
-        return lambda *of: tuple(self._chain(Table.NAT, chain) for chain in chains(*of))
+        return lambda *of: tuple(self._chain(TableName.NAT, chain) for chain in chains(*of))
 
     def dispatch(self, dispatch: Function) -> Function:
         return lambda *of: [
@@ -112,30 +123,30 @@ class _Editor:
         ]
 
     def constant_chains(self, constant: Function) -> Function:
-        def chains(options: Options) -> dict[Table, tuple[Chain, ...]]:
+        def chains(options: Options) -> dict[TableName, tuple[Chain, ...]]:
             tables = constant(options).items()
             return {table: tuple(self._chain(table, chain) for chain in found) for table, found in tables}
 
         return chains
 
     def last_rules(self, last: Function) -> Function:
-        return lambda context: self._rules(Table.NAT, names.SERVICES, last(context))
+        return lambda context: self._rules(TableName.NAT, names.SERVICES, last(context))
 
     def guard(self, martian_guard: Function) -> Function:
         def guard(context: Context) -> Chain | None:
             found = martian_guard(context)
-            return found and self._chain(Table.FILTER, found)
+            return found and self._chain(TableName.FILTER, found)
 
         return guard
 
     def hooks(self, hooks: Function) -> Function:
         return lambda **where: tuple(
-            HookRules(h.table, h.hook, self._rules(h.table, h.hook.value, h.rules)) for h in hooks(**where)
+            HookRules(h.table, h.hook, self._rules(h.table, h.hook.name, h.rules)) for h in hooks(**where)
         )
 
-    def _chain(self, table: Table, chain: Chain) -> Chain:
+    def _chain(self, table: TableName, chain: Chain) -> Chain:
         return Chain(chain.name, self._rules(table, chain.name, chain.rules))
 
-    def _rules(self, table: Table, chain: ChainName, rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    def _rules(self, table: TableName, chain: ChainName, rules: Iterable[Rule]) -> tuple[Rule, ...]:
         new = (self.edit(rule) if self.family.holds(table, chain, rule) else rule for rule in rules)
         return tuple(rule for rule in new if rule is not None)

@@ -5,31 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from kproxy.linux.netfilter.rules import InSet, Rule, Step
+from kproxy.model.network import Family
 from kproxy.proxy.backends.ipvs.compile import IpvsObjects
-from kproxy.proxy.backends.ipvs.names import IpSet
-from kproxy.proxy.backends.ipvs.rules import Chains, InSet, Match, Rule, Target
-from kproxy.proxy.backends.xtables.rules import Table
+from kproxy.proxy.backends.ipvs.names import IpSet, set_name
+from kproxy.proxy.backends.ipvs.rules import Chains
+from kproxy.proxy.backends.xtables.rules import TableName
 from tests.mutants.mutant import Function, Patch
+from tests.mutants.patches.iptables import Kind, kind_of
 
 APPLIER = "kproxy.proxy.backends.ipvs.kernel.applier:"
 MACHINE = "kproxy.proxy.backends.ipvs.kernel.machine:"
 
 
 def left_out_of_chain(
-    table: Table,
+    table: TableName,
     chain: str,
-    target: Target | type[Target] | None = None,
+    target: Step | type[Step] | None = None,
     of: IpSet | None = None,
-    having: type[Match] | tuple[type[Match], ...] = (),
+    having: Kind | tuple[Kind, ...] = (),
 ) -> Patch:
     """Rules of a chain that are not written: those with this target, a match of this set, and such a match."""
 
+    names = {set_name(of, family) for family in Family} if of is not None else set()
+    kinds = set(having if isinstance(having, tuple) else (having,))
+
     def goes(rule: Rule) -> bool:
-        fits = target is None or rule.target == target
-        if isinstance(target, type):
-            fits = isinstance(rule.target, target)
-        asks = of is None or any(isinstance(match, InSet) and match.set is of for match in rule.matches)
-        return fits and asks and (not having or any(isinstance(match, having) for match in rule.matches))
+        *matches, last = rule.steps
+        fits = isinstance(last, target) if isinstance(target, type) else target is None or last == target
+        asks = of is None or any(isinstance(match, InSet) and match.name in names for match in matches)
+        return fits and asks and (not kinds or not kinds.isdisjoint(map(kind_of, matches)))
 
     def wrap(chains: Function) -> Function:
         def edited(*of_writer: object) -> Chains:

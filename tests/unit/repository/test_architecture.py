@@ -41,11 +41,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "proxy.daemon.config.configuration": {"proxy.daemon.config.duration", "model.network"},
     # protocol and registry; the modes are found by name
     "proxy.backends": {"proxy.plan", "model.network", "linux", "proxy.daemon.config.configuration"},
+    # the matches of this node's pods
+    "proxy.backends.pods": {"proxy.plan", "linux.netfilter"},
     # the rules and tools of iptables, for the modes that use them
     "proxy.backends.xtables": {"model.network", "linux.netfilter"},
     "proxy.backends.xtables.kernel": {"proxy.backends.xtables", "model.network", "linux", "linux.netfilter"},
     "proxy.backends.*": {
-        *("proxy.plan", "model.network", "linux.netfilter", "proxy.backends", "proxy.backends.xtables"),
+        *("proxy.plan", "model.network", "linux.netfilter"),
+        *("proxy.backends", "proxy.backends.pods", "proxy.backends.xtables"),
     },
     "proxy.backends.*.kernel": {
         *("proxy.backends.*", "proxy.backends", "proxy.plan", "model.network", "linux", "linux.netfilter"),
@@ -126,7 +129,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 PURE = (
     *("model", "model.network", "model.api", "proxy.snapshot", "proxy.plan", "proxy.backends.*"),
-    "proxy.backends.xtables",
+    *("proxy.backends.xtables", "proxy.backends.pods"),
     *("spec", "linux.netfilter", "tools.trace", "lab.topology"),
 )
 _CLUSTER = "kproxy.conformance.testbeds.cluster"

@@ -12,16 +12,7 @@ SOURCE = ROOT / "src/kproxy"
 FORBIDDEN = {"words", "asked", "told", "whoever"}
 """Parts of a name that are no terms of a protocol, a kernel or an API, unlike query, report, tokens, arguments."""
 
-NETFILTER = "the netfilter models of the backends and of trace are to be one"
-REMAINING = {
-    **dict.fromkeys(
-        (
-            *("Chain", "Goto", "Hook", "InSet", "Jump", "MapMark", "Masquerade"),
-            *("Reject", "Rule", "Table"),
-        ),
-        NETFILTER,
-    ),
-}
+REMAINING: dict[str, str] = {}
 """Names that are defined more than once, and why: to shrink."""
 
 RIDDLES = {"What", "Whether"}

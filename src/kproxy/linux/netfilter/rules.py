@@ -176,6 +176,12 @@ class Look(msgspec.Struct, frozen=True, gc=False):
     port: int | None = None
 
 
+class CountPacket(msgspec.Struct, frozen=True, gc=False):
+    """A named counter of the kernel counts the packet."""
+
+    name: str
+
+
 class NoTrack(msgspec.Struct, frozen=True, gc=False):
     """Connection tracking leaves the packet alone, and so does NAT."""
 
@@ -187,7 +193,7 @@ class Unmodelled(msgspec.Struct, frozen=True, gc=False):
 
 
 Verdict = Jump | Goto | End
-Change = SetMark | CopyMark | MapMark | LoseMark | Remember | NoTrack
+Change = SetMark | CopyMark | MapMark | LoseMark | Remember | CountPacket | NoTrack
 """Statements after which the rule goes on."""
 Statement = Verdict | Reject | Translate | Redirect | Masquerade | Change | Look | Unmodelled
 Step = Match | Statement

@@ -25,6 +25,7 @@ from kproxy.linux.netfilter.rules import (
     Chance,
     Change,
     CopyMark,
+    CountPacket,
     Element,
     End,
     Goto,
@@ -159,7 +160,7 @@ class Walk:
                 if held is False:
                     yield None, state
                     return
-            elif isinstance(step, SetMark | CopyMark | MapMark | LoseMark | Remember | NoTrack):
+            elif isinstance(step, Change):
                 state = self._done(place, step, state)
             else:
                 yield from self._ending(place, step, state)
@@ -196,6 +197,8 @@ class Walk:
                 entry = ClientEntry(name, self._client_key(key, state))
                 known = replace(state, remembered=state.remembered | {entry})
                 return known.with_step(self._step(place, f"puts the client in list {name}"))
+            case CountPacket():
+                return state
             case NoTrack():
                 if state.tracked is not Tracking.NOT_YET:
                     return state

@@ -15,7 +15,7 @@ from kproxy.proxy.backends.iptables.desired_state import DesiredState, desired_s
 from kproxy.proxy.backends.iptables.diff import diff
 from kproxy.proxy.backends.iptables.kernel.jumps import insert_lines
 from kproxy.proxy.backends.xtables.blocks import LEGACY_BLOCK_CHAINS, Block
-from kproxy.proxy.backends.xtables.rules import Table, render
+from kproxy.proxy.backends.xtables.rules import TableName, render
 from kproxy.proxy.plan import Plan
 
 
@@ -35,7 +35,7 @@ class IptablesTables:
         ports = tuple(sorted({check.port for check in plan.health_checks}))
         desired = desired_state(plan, replace(self._options, health_check_ports=ports), self._applied)
         if self._applied is None:
-            existing = {Table(name): chains for name, chains in self._tables.names().items()}
+            existing = {TableName(name): chains for name, chains in self._tables.names().items()}
             self._tables.apply(str(diff(existing, desired, LEGACY_BLOCK_CHAINS)))
             self._tables.apply("".join(map(str, _hook_blocks(desired))))
         else:
@@ -55,9 +55,9 @@ class IptablesTables:
 def _hook_blocks(desired: DesiredState) -> list[Block]:
     """The guard against martians and the jumps of builtin chains, as they are written where none stands yet."""
     guard = static_rules.martian_guard(desired.context)
-    lines = {table: list[str]() for table in Table}
+    lines = {table: list[str]() for table in TableName}
     if guard is not None:
-        lines[Table.FILTER] += [f":{guard.name} - [0:0]", *render(guard)]
+        lines[TableName.FILTER] += [f":{guard.name} - [0:0]", *render(guard)]
     for hook in static_rules.hook_rules(localhost=guard is not None):
         lines[hook.table] += insert_lines(hook)
     return [Block(table, found) for table, found in lines.items() if found]

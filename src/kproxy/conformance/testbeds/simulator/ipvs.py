@@ -30,7 +30,7 @@ from kproxy.proxy.backends.ipvs.diff import (
 )
 from kproxy.proxy.backends.ipvs.kernel.chains import chain_blocks
 from kproxy.proxy.backends.ipvs.names import IpSet, set_name
-from kproxy.proxy.backends.ipvs.rules import Key, MarkKey, Ruleset
+from kproxy.proxy.backends.ipvs.rules import Key, MarkKey, Ruleset, rule_text
 from kproxy.proxy.backends.ipvs.static_rules import Options
 from kproxy.proxy.plan import Plan
 
@@ -125,7 +125,9 @@ def _key(key: Key) -> VirtualKey:
 
 def _hook_text(ruleset: Ruleset) -> str:
     """The jumps, as they are written where none stands yet."""
-    return "".join(f"*{hook.table.value}\n-A {hook.chain} {hook.rule}\nCOMMIT\n" for hook in ruleset.hooks)
+    return "".join(
+        f"*{hook.table.value}\n-A {hook.chain} {rule_text(hook.rule)}\nCOMMIT\n" for hook in ruleset.hooks
+    )
 
 
 def _refuse_if(wrong: bool, what: object) -> None:  # noqa: FBT001 (reads as a sentence)

@@ -18,7 +18,18 @@ from kproxy.linux.netfilter.readers.numbers import (
     parse_socket,
     read_network,
 )
-from kproxy.linux.netfilter.rules import ALL_BITS, Chance, InSet, Is, Match, Recent, Remember, Step, Unknown
+from kproxy.linux.netfilter.rules import (
+    ALL_BITS,
+    Chance,
+    CountPacket,
+    InSet,
+    Is,
+    Match,
+    Recent,
+    Remember,
+    Step,
+    Unknown,
+)
 
 
 def matches(options: Sequence[Option], context: RuleContext) -> list[Step]:
@@ -52,7 +63,9 @@ def _until_next(options: Sequence[Option]) -> list[Option]:
 def _whole_module(module: str, own: Sequence[Option], context: RuleContext) -> list[Step] | None:
     """Modules whose options mean something only together; None: each option by itself."""
     match module:
-        case "comment" | "nfacct":
+        case "nfacct":
+            return [CountPacket(option.values[0]) for option in own]
+        case "comment":
             return []
         case "statistic":
             return [_statistic(own)]

@@ -16,43 +16,38 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Address
 from typing import TYPE_CHECKING, NamedTuple
 
-from kproxy.model.network import Family, Protocol, format_address
+from kproxy.linux.netfilter.matches import (
+    DESTINATION_IS_LOCAL,
+    SOURCE_IS_LOCAL,
+    destination_in,
+    of_protocol,
+    one_in,
+    source_in,
+)
+from kproxy.linux.netfilter.rules import (
+    Chain,
+    CountPacket,
+    End,
+    Jump,
+    Recent,
+    Reject,
+    Remember,
+    Rule,
+    Translate,
+)
+from kproxy.model.network import Family, format_address
 from kproxy.proxy.backends.iptables import names
 from kproxy.proxy.backends.iptables.names import SharedChain
-from kproxy.proxy.backends.xtables.rules import (
-    Chain,
-    Counted,
-    Destination,
-    DestinationIsLocal,
-    DestinationNAT,
-    Drop,
-    InInterface,
-    Jump,
-    OneIn,
-    PacketCounter,
-    RecentlySeen,
-    Reject,
-    RememberSource,
-    Return,
-    Rule,
-    Source,
-    SourceIsLocal,
-    Transport,
-)
-from kproxy.proxy.plan import (
-    DetectByCIDR,
-    DetectByInterface,
-    DetectByInterfacePrefix,
-    Exposure,
-    MasqueradePolicy,
-    OnEmpty,
-)
+from kproxy.proxy.backends.pods import from_pods
+from kproxy.proxy.backends.xtables.rules import PacketCounter, to_port
+from kproxy.proxy.plan import Exposure, MasqueradePolicy, OnEmpty
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kproxy.linux.netfilter.rules import Match, Step
     from kproxy.model.network import Address, Network
-    from kproxy.proxy.backends.xtables.rules import ChainName, Match, Target
+    from kproxy.proxy.backends.xtables.rules import ChainName
     from kproxy.proxy.plan import (
         Frontend,
         LocalDetector,
@@ -67,7 +62,6 @@ LOOPBACK_IPV4 = IPv4Network("127.0.0.0/8")
 LOOPBACK_IPV6 = IPv6Address("::1")
 
 _MARK_MASQUERADE = Jump(names.MARK_MASQUERADE)
-_TRANSPORTS = {protocol: Transport(protocol) for protocol in Protocol}
 _EXPOSED_AS = {Exposure.EXTERNAL_IP: "external IP", Exposure.LOAD_BALANCER: "loadbalancer IP"}
 
 
@@ -152,12 +146,12 @@ def node_port_destinations(context: Context) -> tuple[tuple[Match, ...], ...]:
     localhost = localhost_node_ports(context)
     if ports.addresses is not None:
         loopback = (LOOPBACK_IPV4,) if localhost else ()
-        return tuple((Destination(address),) for address in (*ports.addresses, *loopback))
+        return tuple((destination_in(address),) for address in (*ports.addresses, *loopback))
     if context.family is Family.IPV6:
-        return ((Destination(LOOPBACK_IPV6, negated=True), DestinationIsLocal()),)
+        return ((destination_in(LOOPBACK_IPV6, negated=True), DESTINATION_IS_LOCAL),)
     if not localhost:
-        return ((Destination(LOOPBACK_IPV4, negated=True), DestinationIsLocal()),)
-    return ((DestinationIsLocal(),),)
+        return ((destination_in(LOOPBACK_IPV4, negated=True), DESTINATION_IS_LOCAL),)
+    return ((DESTINATION_IS_LOCAL,),)
 
 
 def localhost_node_ports(context: Context) -> bool:
@@ -173,31 +167,31 @@ def _has_endpoints(frontend: Frontend) -> bool:
 def _frontend_matches(service: ServicePlan, frontend: Frontend) -> tuple[Match, ...]:
     # Clauses ``cluster-ip.undefined-port.not-served``, ``cluster-ip.undefined-protocol.not-served``,
     # ``external-address.undefined-port.not-served``.
-    transport = Transport(service.protocol, frontend.port)
-    return (transport,) if frontend.address is None else (Destination(frontend.address), transport)
+    transport = to_port(service.protocol, frontend.port)
+    return (transport,) if frontend.address is None else (destination_in(frontend.address), transport)
 
 
 def _counting_rule(service: ServicePlan, frontend: Frontend, suffix: str) -> SharedRule:
     """Rule before the node port's own: the same jump for 127.0.0.0/8, with an nfacct counter."""
-    counted = Counted(PacketCounter.LOCALHOST_ACCEPTED)
-    matches = (*_frontend_matches(service, frontend), Destination(LOOPBACK_IPV4), counted)
-    rule = Rule(Jump(names.EXTERNAL_PREFIX + suffix), matches, str(service.name))
+    counted = CountPacket(PacketCounter.LOCALHOST_ACCEPTED.value)
+    matches = (*_frontend_matches(service, frontend), destination_in(LOOPBACK_IPV4), counted)
+    rule = Rule((*matches, Jump(names.EXTERNAL_PREFIX + suffix)), str(service.name))
     return SharedRule(SharedChain.NAT_NODE_PORTS, rule)
 
 
 def _dispatch_rule(service: ServicePlan, frontend: Frontend, suffix: str) -> SharedRule:
+    matches = _frontend_matches(service, frontend)
     match frontend.exposure:
         case Exposure.CLUSTER_IP:
             target = names.POOL_PREFIX[frontend.pool.scope] + suffix
-            rule = Rule(Jump(target), _frontend_matches(service, frontend), f"{service.name} cluster IP")
+            rule = Rule((*matches, Jump(target)), f"{service.name} cluster IP")
         case Exposure.NODE_PORT:
-            target = names.EXTERNAL_PREFIX + suffix
-            rule = Rule(Jump(target), _frontend_matches(service, frontend), str(service.name))
+            rule = Rule((*matches, Jump(names.EXTERNAL_PREFIX + suffix)), str(service.name))
             return SharedRule(SharedChain.NAT_NODE_PORTS, rule)
         case Exposure.EXTERNAL_IP | Exposure.LOAD_BALANCER as exposure:
             prefix = names.EXTERNAL_PREFIX if frontend.sources is None else names.SOURCE_RANGES_PREFIX
             comment = f"{service.name} {_EXPOSED_AS[exposure]}"
-            rule = Rule(Jump(prefix + suffix), _frontend_matches(service, frontend), comment)
+            rule = Rule((*matches, Jump(prefix + suffix)), comment)
     return SharedRule(SharedChain.NAT_SERVICES, rule)
 
 
@@ -211,23 +205,23 @@ def _firewall(service: ServicePlan, frontend: Frontend, suffix: str) -> Iterator
     addressed = _frontend_matches(service, frontend)
     if not _has_endpoints(frontend):
         for source in _admitted(frontend):
-            yield SharedRule(SharedChain.FILTER_FIREWALL, Rule(Return(), (Source(source), *addressed)))
+            yield SharedRule(SharedChain.FILTER_FIREWALL, Rule((source_in(source), *addressed, End.RETURN)))
     comment = f"{service.name} traffic not accepted by {names.SOURCE_RANGES_PREFIX}{suffix}"
-    yield SharedRule(SharedChain.FILTER_FIREWALL, Rule(Drop(), addressed, comment))
+    yield SharedRule(SharedChain.FILTER_FIREWALL, Rule((*addressed, End.DROP), comment))
 
 
 def _reject_rule(service: ServicePlan, frontend: Frontend, context: Context) -> Iterator[SharedRule]:
-    target: Target = Drop() if frontend.on_empty is OnEmpty.DROP else Reject()
+    target: Step = End.DROP if frontend.on_empty is OnEmpty.DROP else Reject()
     missing = "local endpoints" if frontend.on_empty is OnEmpty.DROP else "endpoints"
     comment = f"{service.name} has no {missing}"
     addressed = _frontend_matches(service, frontend)
     if frontend.exposure is Exposure.CLUSTER_IP:
-        yield SharedRule(SharedChain.FILTER_SERVICES, Rule(target, addressed, comment))
+        yield SharedRule(SharedChain.FILTER_SERVICES, Rule((*addressed, target), comment))
     elif frontend.address is not None:
-        yield SharedRule(SharedChain.FILTER_EXTERNAL, Rule(target, addressed, comment))
+        yield SharedRule(SharedChain.FILTER_EXTERNAL, Rule((*addressed, target), comment))
     else:
         for destination in node_port_destinations(context):
-            yield SharedRule(SharedChain.FILTER_EXTERNAL, Rule(target, (*destination, *addressed), comment))
+            yield SharedRule(SharedChain.FILTER_EXTERNAL, Rule((*destination, *addressed, target), comment))
 
 
 def _admitted(frontend: Frontend) -> tuple[Address | Network, ...]:
@@ -250,14 +244,14 @@ def _external_chain(service: ServicePlan, frontend: Frontend, suffix: str, conte
     rules: list[Rule] = []
     if frontend.shortcut is not None and frontend.shortcut.endpoints:
         everywhere = Jump(names.POOL_PREFIX[frontend.shortcut.scope] + suffix)
-        pods = _from_pods(context.detector)
+        pods = from_pods(context.detector)
         if pods:
-            rules.append(Rule(everywhere, pods, f"pod traffic for {subject}"))
-        rules.append(Rule(_MARK_MASQUERADE, (SourceIsLocal(),), f"masquerade LOCAL traffic for {subject}"))
-        rules.append(Rule(everywhere, (SourceIsLocal(),), f"route LOCAL traffic for {subject}"))
+            rules.append(Rule((*pods, everywhere), f"pod traffic for {subject}"))
+        rules.append(Rule((SOURCE_IS_LOCAL, _MARK_MASQUERADE), f"masquerade LOCAL traffic for {subject}"))
+        rules.append(Rule((SOURCE_IS_LOCAL, everywhere), f"route LOCAL traffic for {subject}"))
     rules += _masquerade(frontend.masquerade, (), f"masquerade traffic for {subject}", context)
     if frontend.pool.endpoints:
-        rules.append(Rule(Jump(names.POOL_PREFIX[frontend.pool.scope] + suffix)))
+        rules.append(Rule((Jump(names.POOL_PREFIX[frontend.pool.scope] + suffix),)))
     return Chain(names.EXTERNAL_PREFIX + suffix, tuple(rules))
 
 
@@ -269,7 +263,7 @@ def _source_ranges_chain(service: ServicePlan, guarded: list[Frontend], suffix: 
     target = Jump(names.EXTERNAL_PREFIX + suffix)
     sources = dict.fromkeys(source for frontend in guarded for source in _admitted(frontend))
     comment = f"{service.name} loadbalancer IP"
-    rules = tuple(Rule(target, (Source(source),), comment) for source in sources)
+    rules = tuple(Rule((source_in(source), target), comment) for source in sources)
     return Chain(names.SOURCE_RANGES_PREFIX + suffix, rules)
 
 
@@ -288,11 +282,12 @@ def _pool_chain(
     comments = [f"{service.name} -> {m.text}" if context.endpoint_comments else "" for m in members]
     if service.affinity_seconds is not None:
         for member, comment in zip(members, comments, strict=True):
-            recently = RecentlySeen(member.chain, service.affinity_seconds)
-            rules.append(Rule(Jump(member.chain), (recently,), comment))
+            recently = Recent(member.chain, service.affinity_seconds)
+            rules.append(Rule((recently, Jump(member.chain)), comment))
     left = len(members)
     for member, comment in zip(members, comments, strict=True):
-        rules.append(Rule(Jump(member.chain), (OneIn(left),) if left > 1 else (), comment))
+        jump = Jump(member.chain)
+        rules.append(Rule((one_in(left), jump) if left > 1 else (jump,), comment))
         left -= 1
     return Chain(names.POOL_PREFIX[scope] + suffix, tuple(rules))
 
@@ -302,12 +297,11 @@ def _endpoint_chain(target: NamedEndpoint, service: ServicePlan, comment: str) -
 
     Clauses ``masquerade.hairpin.rewritten``, ``affinity.client-ip.by-original-source``.
     """
-    transport = _TRANSPORTS[service.protocol]
+    translate = of_protocol(service.protocol), Translate(target.endpoint.address, target.endpoint.port)
     affinity = service.affinity_seconds is not None
-    matches = (RememberSource(target.chain), transport) if affinity else (transport,)
     rules = (
-        Rule(_MARK_MASQUERADE, (Source(target.endpoint.address),), comment),
-        Rule(DestinationNAT(target.endpoint.address, target.endpoint.port), matches, comment),
+        Rule((source_in(target.endpoint.address), _MARK_MASQUERADE), comment),
+        Rule((Remember(target.chain), *translate) if affinity else translate, comment),
     )
     return Chain(target.chain, rules)
 
@@ -318,23 +312,10 @@ def _masquerade(
     # Clause ``masquerade.cluster-ip.pod-source-preserved``.
     match kind:
         case MasqueradePolicy.ALWAYS:
-            return [Rule(_MARK_MASQUERADE, addressed, comment)]
-        case MasqueradePolicy.OFF_CLUSTER if elsewhere := _from_pods(context.detector, negated=True):
-            return [Rule(_MARK_MASQUERADE, (*addressed, *elsewhere), comment)]
+            return [Rule((*addressed, _MARK_MASQUERADE), comment)]
+        case MasqueradePolicy.OFF_CLUSTER if elsewhere := from_pods(context.detector, negated=True):
+            return [Rule((*addressed, *elsewhere, _MARK_MASQUERADE), comment)]
     return []
-
-
-def _from_pods(detector: LocalDetector, *, negated: bool = False) -> tuple[Match, ...]:
-    """The match for packets of this node's pods (negated: of all others); none without a detector."""
-    match detector:
-        case DetectByCIDR(network):
-            return (Source(network, negated),)
-        case DetectByInterface(name):
-            return (InInterface(name, negated),)
-        case DetectByInterfacePrefix(prefix):
-            return (InInterface(prefix + "+", negated),)
-        case None:
-            return ()
 
 
 def _target(endpoint: PoolEndpoint, identity: str) -> NamedEndpoint:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from kproxy.linux.netfilter.rules import Chain
 from kproxy.proxy.backends.iptables import names, static_rules
 from kproxy.proxy.backends.iptables.compile import (
     Context,
@@ -20,7 +21,7 @@ from kproxy.proxy.backends.iptables.compile import (
 )
 from kproxy.proxy.backends.iptables.names import SharedChain
 from kproxy.proxy.backends.iptables.rules import Ruleset
-from kproxy.proxy.backends.xtables.rules import Chain, PacketCounter, Table, render, specification
+from kproxy.proxy.backends.xtables.rules import PacketCounter, TableName, render, specification
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,7 +107,7 @@ def build_ruleset(desired: DesiredState) -> Ruleset:
         for table, found in static_rules.static_chains(desired.options).items()
     }
     for fragment in desired.service_rules.values():
-        tables[Table.NAT].update({chain.name: chain for chain in fragment.chains()})
+        tables[TableName.NAT].update({chain.name: chain for chain in fragment.chains()})
     rules: dict[SharedChain, list[SharedRule]] = {shared: [] for shared in SharedChain}
     for fragment in desired.service_rules.values():
         for found in dispatch(fragment.service, fragment.context):
@@ -116,9 +117,9 @@ def build_ruleset(desired: DesiredState) -> Ruleset:
         tables[shared.table][shared.chain] = Chain(shared.chain, (*(m.rule for m in members), *last))
     guard = static_rules.martian_guard(desired.context)
     if guard is not None:
-        tables[Table.FILTER][guard.name] = guard
+        tables[TableName.FILTER][guard.name] = guard
     for hook in static_rules.hook_rules(localhost=guard is not None):
-        tables[hook.table][hook.hook.value] = Chain(hook.hook.value, hook.rules)
+        tables[hook.table][hook.hook.name] = Chain(hook.hook.name, hook.rules)
     for table, known in tables.items():
         known.update({name: Chain(name) for name in names.OWN_CHAINS[table] if name not in known})
     return Ruleset(desired.context.family, tables)

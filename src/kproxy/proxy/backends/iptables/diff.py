@@ -43,14 +43,15 @@ from kproxy.proxy.backends.iptables import names, static_rules
 from kproxy.proxy.backends.iptables.desired_state import DesiredState
 from kproxy.proxy.backends.iptables.names import SharedChain
 from kproxy.proxy.backends.xtables.blocks import LEGACY_BLOCK_CHAINS, Block
-from kproxy.proxy.backends.xtables.rules import Table, render
+from kproxy.proxy.backends.xtables.rules import TableName, render
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from kproxy.linux.netfilter.rules import Chain
     from kproxy.proxy.backends.iptables.desired_state import ServiceRules
-    from kproxy.proxy.backends.xtables.rules import Chain, ChainName
+    from kproxy.proxy.backends.xtables.rules import ChainName
 
 _Item = TypeVar("_Item")
 
@@ -58,8 +59,8 @@ REWRITE_SHARE = 64
 """A shared chain is rewritten if more than one in this many of its lines is deleted: deleting a rule costs iptables-nft
 about as much as writing this many (5,000 rules: 3 ms each, 240 ms for all)."""
 
-_FILTER_SHARED = tuple(shared for shared in SharedChain if shared.table is Table.FILTER)
-_NAT_SHARED = tuple(shared for shared in SharedChain if shared.table is Table.NAT)
+_FILTER_SHARED = tuple(shared for shared in SharedChain if shared.table is TableName.FILTER)
+_NAT_SHARED = tuple(shared for shared in SharedChain if shared.table is TableName.NAT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +70,17 @@ class Rewrite:
     ``existing_chains`` are the names of all chains by table.  Iterate for the blocks; ``str()`` is their text.
     """
 
-    existing_chains: Mapping[Table, frozenset[ChainName]]
+    existing_chains: Mapping[TableName, frozenset[ChainName]]
     desired: DesiredState
     block_chains: int
 
     def __iter__(self) -> Iterator[Block]:
         early = self._early_rejects()
         if early:
-            yield Block(Table.FILTER, early)
-        yield _block(Table.MANGLE, {names.CANARY: ()})
+            yield Block(TableName.FILTER, early)
+        yield _block(TableName.MANGLE, {names.CANARY: ()})
         yield from self._nat()
-        yield _block(Table.FILTER, {**self._common(Table.FILTER), **self._shared(_FILTER_SHARED)})
+        yield _block(TableName.FILTER, {**self._common(TableName.FILTER), **self._shared(_FILTER_SHARED)})
 
     def __str__(self) -> str:
         return "".join(map(str, self))
@@ -87,14 +88,14 @@ class Rewrite:
     def _nat(self) -> Iterator[Block]:
         """Chains of service ports first, then dispatch and the deletion of stale chains."""
         if self.block_chains == LEGACY_BLOCK_CHAINS:
-            yield Block(Table.NAT, self._nat_lines(), None)
+            yield Block(TableName.NAT, self._nat_lines(), None)
             return
         written: set[ChainName] = set()
-        pending = self._common(Table.NAT)
+        pending = self._common(TableName.NAT)
         for rules in self.desired.service_rules.values():
             pending.update(rules.own_lines())
             if len(pending) > self.block_chains:
-                yield _block(Table.NAT, pending)
+                yield _block(TableName.NAT, pending)
                 written.update(pending)
                 pending = {}
         pending.update(self._shared(_NAT_SHARED))
@@ -102,7 +103,7 @@ class Rewrite:
 
     def _nat_lines(self) -> Iterator[str]:
         """Lines of one block, rendered while the tool reads: each chain is declared, and so flushed, before its lines."""
-        common, shared = self._common(Table.NAT), self._shared(_NAT_SHARED)
+        common, shared = self._common(TableName.NAT), self._shared(_NAT_SHARED)
         written = {*common, *shared}
         yield from _declared({**common, **dict.fromkeys(shared, ())})
         for rules in self.desired.service_rules.values():
@@ -114,7 +115,7 @@ class Rewrite:
         yield from _declared(dict.fromkeys(stale, ()))
         yield from _removed(stale)
 
-    def _common(self, table: Table) -> dict[ChainName, tuple[str, ...]]:
+    def _common(self, table: TableName) -> dict[ChainName, tuple[str, ...]]:
         """The canary and the chains that no Service changes; chains of service ports jump to some of them."""
         return {names.CANARY: (), **_render_chains(static_rules.static_chains(self.desired.options)[table])}
 
@@ -123,11 +124,13 @@ class Rewrite:
 
     def _stale(self, written: AbstractSet[ChainName]) -> list[ChainName]:
         """Chains of service ports and endpoints of an earlier run that were not written again."""
-        return sorted(filter(names.is_derived, self.existing_chains.get(Table.NAT, frozenset()) - written))
+        return sorted(
+            filter(names.is_derived, self.existing_chains.get(TableName.NAT, frozenset()) - written)
+        )
 
     def _early_rejects(self) -> list[str]:
         """Lines that append the new REJECT and DROP rules to filter before nat is written; the old ones stay until the end."""
-        present = self.existing_chains.get(Table.FILTER, frozenset())
+        present = self.existing_chains.get(TableName.FILTER, frozenset())
         before = [shared for shared in _FILTER_SHARED if shared.chain in present]
         return [line for shared in before for line in _appended(self.desired, shared)]
 
@@ -147,21 +150,21 @@ class Update:
         pairs = _changed(self.last_applied, self.desired)
         edits = {shared: self._edit(shared, pairs) for shared in SharedChain}
         filters = [edits[shared] for shared in _FILTER_SHARED]
-        constant, constant_growth = self._constant(Table.FILTER)
+        constant, constant_growth = self._constant(TableName.FILTER)
         added = [line for edit in filters for line in edit.added]
         if added or constant:
-            yield Block(Table.FILTER, [*_declared(constant), *added], constant_growth + len(added))
+            yield Block(TableName.FILTER, [*_declared(constant), *added], constant_growth + len(added))
         yield from self._nat(pairs, [edits[shared] for shared in _NAT_SHARED])
         rest = [line for edit in filters for line in edit.replaced]
         if rest:
-            yield Block(Table.FILTER, rest, sum(edit.added_rules for edit in filters) - len(added))
+            yield Block(TableName.FILTER, rest, sum(edit.added_rules for edit in filters) - len(added))
 
     def __str__(self) -> str:
         return "".join(map(str, self))
 
     def _nat(self, pairs: Sequence[_Pair], edits: Sequence[_Edit]) -> Iterator[Block]:
         """New chains, then dispatch, then deletion of unused chains; all in one block if they are few."""
-        pending, growth = self._constant(Table.NAT)
+        pending, growth = self._constant(TableName.NAT)
         unused: list[ChainName] = []
         for pair in pairs:
             delta = _delta(*pair)
@@ -169,7 +172,7 @@ class Update:
             unused += delta.unused
             growth += delta.added_rules
             if len(pending) > self.block_chains:
-                yield _block(Table.NAT, pending, growth)
+                yield _block(TableName.NAT, pending, growth)
                 pending, growth = {}, 0
         switch = [line for edit in edits for line in (*edit.replaced, *edit.added)]
         growth += sum(edit.added_rules for edit in edits)
@@ -201,10 +204,10 @@ class Update:
     def _rewritten(self, shared: SharedChain, added: tuple[str, ...]) -> _Edit:
         lines = _appended(self.desired, shared)
         growth = len(lines) - len(self.last_applied.shared_lines(shared))
-        early = added if shared.table is Table.FILTER else ()
+        early = added if shared.table is TableName.FILTER else ()
         return _Edit(early, tuple(_declared({shared.chain: lines})), growth)
 
-    def _constant(self, table: Table) -> tuple[dict[ChainName, tuple[str, ...]], int]:
+    def _constant(self, table: TableName) -> tuple[dict[ChainName, tuple[str, ...]], int]:
         """The constant chains that differ, and how many more rules they have."""
         old = _render_chains(static_rules.static_chains(self.last_applied.options)[table])
         new = _render_chains(static_rules.static_chains(self.desired.options)[table])
@@ -216,7 +219,7 @@ Transaction = Rewrite | Update
 
 
 def diff(
-    last_applied: DesiredState | Mapping[Table, frozenset[ChainName]],
+    last_applied: DesiredState | Mapping[TableName, frozenset[ChainName]],
     desired: DesiredState,
     block_chains: int,
 ) -> Transaction:
@@ -229,7 +232,7 @@ def diff(
     return Rewrite(last_applied, desired, block_chains)
 
 
-def delete_chains_blocks(table: Table, chains: Sequence[ChainName], block_chains: int) -> Iterator[Block]:
+def delete_chains_blocks(table: TableName, chains: Sequence[ChainName], block_chains: int) -> Iterator[Block]:
     """Blocks that delete chains to which only chains among them refer: flush all, then delete all."""
     if len(chains) <= block_chains:
         lines = [*_declared(dict.fromkeys(chains, ())), *_removed(chains)]
@@ -288,9 +291,9 @@ def _last_nat_blocks(
     lines = [*_declared(pending), *switch]
     if lines:
         # a chain must be declared, and thereby flushed, before its lines
-        yield Block(Table.NAT, sorted(lines, key=lambda line: line[0] != ":"), growth)
+        yield Block(TableName.NAT, sorted(lines, key=lambda line: line[0] != ":"), growth)
     if not together:
-        yield from delete_chains_blocks(Table.NAT, unused, block_chains)
+        yield from delete_chains_blocks(TableName.NAT, unused, block_chains)
 
 
 def _removed(chains: Iterable[ChainName]) -> list[str]:
@@ -316,7 +319,7 @@ def _declared(texts: Mapping[ChainName, Sequence[str]]) -> list[str]:
     ]
 
 
-def _block(table: Table, texts: Mapping[ChainName, Sequence[str]], growth: int | None = None) -> Block:
+def _block(table: TableName, texts: Mapping[ChainName, Sequence[str]], growth: int | None = None) -> Block:
     return Block(table, _declared(texts), growth)
 
 

@@ -11,7 +11,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from kproxy.proxy.backends.xtables import names as xtables
-from kproxy.proxy.backends.xtables.rules import Table
+from kproxy.proxy.backends.xtables.rules import TableName
 from kproxy.proxy.plan import PoolScope
 
 if TYPE_CHECKING:
@@ -41,14 +41,14 @@ DERIVED_PREFIXES = (*POOL_PREFIX.values(), EXTERNAL_PREFIX, SOURCE_RANGES_PREFIX
 class SharedChain(enum.Enum):
     """A chain to which every service port may add rules; the value is its table and name."""
 
-    NAT_SERVICES = (Table.NAT, SERVICES)
-    NAT_NODE_PORTS = (Table.NAT, NODE_PORTS)
-    FILTER_SERVICES = (Table.FILTER, SERVICES)
-    FILTER_EXTERNAL = (Table.FILTER, EXTERNAL_SERVICES)
-    FILTER_FIREWALL = (Table.FILTER, PROXY_FIREWALL)
+    NAT_SERVICES = (TableName.NAT, SERVICES)
+    NAT_NODE_PORTS = (TableName.NAT, NODE_PORTS)
+    FILTER_SERVICES = (TableName.FILTER, SERVICES)
+    FILTER_EXTERNAL = (TableName.FILTER, EXTERNAL_SERVICES)
+    FILTER_FIREWALL = (TableName.FILTER, PROXY_FIREWALL)
 
     @property
-    def table(self) -> Table:
+    def table(self) -> TableName:
         """The table that holds it."""
         return self.value[0]
 
@@ -59,9 +59,9 @@ class SharedChain(enum.Enum):
 
 
 OWN_CHAINS = {
-    Table.MANGLE: (CANARY,),
-    Table.NAT: (CANARY, SERVICES, NODE_PORTS, POSTROUTING, MARK_MASQUERADE),
-    Table.FILTER: (CANARY, SERVICES, EXTERNAL_SERVICES, NODE_PORTS, PROXY_FIREWALL, FORWARD),
+    TableName.MANGLE: (CANARY,),
+    TableName.NAT: (CANARY, SERVICES, NODE_PORTS, POSTROUTING, MARK_MASQUERADE),
+    TableName.FILTER: (CANARY, SERVICES, EXTERNAL_SERVICES, NODE_PORTS, PROXY_FIREWALL, FORWARD),
 }
 """The chains of fixed name that are ours alone."""
 

@@ -9,12 +9,13 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kproxy.linux.netfilter.rules import Chain
     from kproxy.model.network import Family
-    from kproxy.proxy.backends.xtables.rules import Chain, ChainName, Table
+    from kproxy.proxy.backends.xtables.rules import ChainName, TableName
 
 
 class Ruleset(msgspec.Struct, frozen=True, gc=False):
-    """All chains of ours in one family, by table and name; the keys of builtin chains are `Hook` values."""
+    """All chains of ours in one family, by table and name; the keys of builtin chains are names of `Point`."""
 
     family: Family
-    tables: Mapping[Table, Mapping[ChainName, Chain]]
+    tables: Mapping[TableName, Mapping[ChainName, Chain]]

@@ -8,38 +8,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kproxy.linux.netfilter.matches import (
+    NOT_FIN_OR_RST,
+    destination_in,
+    in_interface,
+    in_state,
+    mark_is,
+    of_protocol,
+    or_mark,
+    source_in,
+    xor_mark,
+)
+from kproxy.linux.netfilter.rules import Chain, CountPacket, End, Jump, Masquerade, Point, Rule
 from kproxy.model.network import Protocol
 from kproxy.proxy.backends.iptables import names
 from kproxy.proxy.backends.iptables.compile import LOOPBACK_IPV4, localhost_node_ports, node_port_destinations
-from kproxy.proxy.backends.xtables.rules import (
-    Accept,
-    Chain,
-    Conntrack,
-    ConntrackStatus,
-    Counted,
-    Destination,
-    Drop,
-    GoesOn,
-    Hook,
-    InInterface,
-    Jump,
-    Mark,
-    Masquerade,
-    OrMark,
-    PacketCounter,
-    Return,
-    Rule,
-    Source,
-    Table,
-    Transport,
-    XorMark,
-)
+from kproxy.proxy.backends.xtables.rules import PacketCounter, TableName, to_port
 
 if TYPE_CHECKING:
+    from kproxy.linux.netfilter.rules import Match, Step
     from kproxy.proxy.backends.iptables.compile import Context
-    from kproxy.proxy.backends.xtables.rules import Match
 
-_NEW = (Conntrack((ConntrackStatus.NEW,)),)
+_NEW = in_state("new")
 _LAST = "kubernetes service nodeports; NOTE: this must be the last rule in this chain"
 
 
@@ -68,8 +58,8 @@ class Options:
 class HookRules:
     """The rules we keep at the top of a builtin chain, first to last; `hook_specification` is their text."""
 
-    table: Table
-    hook: Hook
+    table: TableName
+    hook: Point
     rules: tuple[Rule, ...]
 
 
@@ -80,70 +70,68 @@ def hook_rules(*, localhost: bool) -> tuple[HookRules, ...]:
     ``node-port.forward-policy-drop.passes``.
     """
     services = "kubernetes service portals"
-    external = Rule(Jump(names.EXTERNAL_SERVICES), _NEW, "kubernetes externally-visible service portals")
-    guard = Rule(Jump(names.PROXY_FIREWALL), _NEW, "kubernetes load balancer firewall")
-    forward = Rule(Jump(names.FORWARD), (), "kubernetes forwarding rules")
-    health = Rule(Jump(names.NODE_PORTS), (), "kubernetes health check service ports")
-    cluster = Rule(Jump(names.SERVICES), _NEW, services)
-    portal = Rule(Jump(names.SERVICES), (), services)
-    postrouting = Rule(Jump(names.POSTROUTING), (), "kubernetes postrouting rules")
-    martians = (Rule(Jump(names.FIREWALL)),) if localhost else ()
+    external = Rule((_NEW, Jump(names.EXTERNAL_SERVICES)), "kubernetes externally-visible service portals")
+    guard = Rule((_NEW, Jump(names.PROXY_FIREWALL)), "kubernetes load balancer firewall")
+    forward = Rule((Jump(names.FORWARD),), "kubernetes forwarding rules")
+    health = Rule((Jump(names.NODE_PORTS),), "kubernetes health check service ports")
+    cluster = Rule((_NEW, Jump(names.SERVICES)), services)
+    portal = Rule((Jump(names.SERVICES),), services)
+    postrouting = Rule((Jump(names.POSTROUTING),), "kubernetes postrouting rules")
+    martians = (Rule((Jump(names.FIREWALL),)),) if localhost else ()
     return (
-        HookRules(Table.FILTER, Hook.INPUT, (*martians, guard, health, external)),
-        HookRules(Table.FILTER, Hook.FORWARD, (guard, forward, cluster, external)),
-        HookRules(Table.FILTER, Hook.OUTPUT, (*martians, guard, cluster)),
-        HookRules(Table.NAT, Hook.PREROUTING, (portal,)),
-        HookRules(Table.NAT, Hook.OUTPUT, (portal,)),
-        HookRules(Table.NAT, Hook.POSTROUTING, (postrouting,)),
+        HookRules(TableName.FILTER, Point.INPUT, (*martians, guard, health, external)),
+        HookRules(TableName.FILTER, Point.FORWARD, (guard, forward, cluster, external)),
+        HookRules(TableName.FILTER, Point.OUTPUT, (*martians, guard, cluster)),
+        HookRules(TableName.NAT, Point.PREROUTING, (portal,)),
+        HookRules(TableName.NAT, Point.OUTPUT, (portal,)),
+        HookRules(TableName.NAT, Point.POSTROUTING, (postrouting,)),
     )
 
 
-def static_chains(options: Options) -> dict[Table, tuple[Chain, ...]]:
+def static_chains(options: Options) -> dict[TableName, tuple[Chain, ...]]:
     """Our chains that do not depend on Services, except the martian guard."""
-    marked = Mark(options.masquerade_mark, options.masquerade_mark)
-    unmarked = Mark(options.masquerade_mark, options.masquerade_mark, negated=True)
+    marked = mark_is(options.masquerade_mark, options.masquerade_mark)
+    unmarked = mark_is(options.masquerade_mark, options.masquerade_mark, negated=True)
     postrouting = (
-        Rule(Return(), (unmarked,)),
-        Rule(XorMark(options.masquerade_mark)),
-        Rule(Masquerade(options.random_fully), (), "kubernetes service traffic requiring SNAT"),
+        Rule((unmarked, End.RETURN)),
+        Rule((xor_mark(options.masquerade_mark),)),
+        Rule((Masquerade(random_fully=options.random_fully),), "kubernetes service traffic requiring SNAT"),
     )
-    known = Conntrack((ConntrackStatus.RELATED, ConntrackStatus.ESTABLISHED))
+    known = in_state("related", "established")
     forward = (
-        *([Rule(Drop(), _drop_invalid_rules(options))] if options.drop_invalid else []),
-        Rule(Accept(), (marked,), "kubernetes forwarding rules"),
-        Rule(Accept(), (known,), "kubernetes forwarding conntrack rule"),
+        *([Rule((*_invalid(options), End.DROP))] if options.drop_invalid else []),
+        Rule((marked, End.ACCEPT), "kubernetes forwarding rules"),
+        Rule((known, End.ACCEPT), "kubernetes forwarding conntrack rule"),
     )
     segment = (
-        InInterface("lo", negated=True),
-        Transport(Protocol.TCP),
-        GoesOn(),
-        *_drop_invalid_rules(options),
+        in_interface("lo", negated=True),
+        of_protocol(Protocol.TCP),
+        NOT_FIN_OR_RST,
+        *_invalid(options),
     )
-    to_the_node = [Rule(Drop(), segment)] if options.drop_invalid_input else []
+    to_the_node = [Rule((*segment, End.DROP))] if options.drop_invalid_input else []
     health = [
-        Rule(Accept(), (Transport(Protocol.TCP, port),), "health check node port")
+        Rule((to_port(Protocol.TCP, port), End.ACCEPT), "health check node port")
         for port in options.health_check_ports
     ]
     return {
-        Table.MANGLE: (),
-        Table.NAT: (
-            Chain(names.MARK_MASQUERADE, (Rule(OrMark(options.masquerade_mark)),)),
+        TableName.MANGLE: (),
+        TableName.NAT: (
+            Chain(names.MARK_MASQUERADE, (Rule((or_mark(options.masquerade_mark),)),)),
             Chain(names.POSTROUTING, postrouting),
         ),
-        Table.FILTER: (Chain(names.FORWARD, forward), Chain(names.NODE_PORTS, (*to_the_node, *health))),
+        TableName.FILTER: (Chain(names.FORWARD, forward), Chain(names.NODE_PORTS, (*to_the_node, *health))),
     }
 
 
-def _drop_invalid_rules(options: Options) -> tuple[Match, ...]:
-    counted = (
-        (Counted(PacketCounter.INVALID_DROPPED),) if PacketCounter.INVALID_DROPPED in options.counters else ()
-    )
-    return (Conntrack((ConntrackStatus.INVALID,)), *counted)
+def _invalid(options: Options) -> tuple[Step, ...]:
+    counter = PacketCounter.INVALID_DROPPED
+    return (in_state("invalid"), *([CountPacket(counter.value)] if counter in options.counters else []))
 
 
 def node_port_rules(context: Context) -> tuple[Rule, ...]:
     """Last rules of the nat table's KUBE-SERVICES: jump to KUBE-NODEPORTS for this node's own addresses."""
-    return tuple(Rule(Jump(names.NODE_PORTS), where, _LAST) for where in node_port_destinations(context))
+    return tuple(Rule((*where, Jump(names.NODE_PORTS)), _LAST) for where in node_port_destinations(context))
 
 
 def martian_guard(context: Context) -> Chain | None:
@@ -153,10 +141,9 @@ def martian_guard(context: Context) -> Chain | None:
     """
     if not localhost_node_ports(context):
         return None
-    expected = (ConntrackStatus.RELATED, ConntrackStatus.ESTABLISHED, ConntrackStatus.DNAT)
-    matches = (
-        Destination(LOOPBACK_IPV4),
-        Source(LOOPBACK_IPV4, negated=True),
-        Conntrack(expected, negated=True),
+    matches: tuple[Match, ...] = (
+        destination_in(LOOPBACK_IPV4),
+        source_in(LOOPBACK_IPV4, negated=True),
+        in_state("related", "established", "dnat", negated=True),
     )
-    return Chain(names.FIREWALL, (Rule(Drop(), matches, "block incoming localnet connections"),))
+    return Chain(names.FIREWALL, (Rule((*matches, End.DROP), "block incoming localnet connections"),))

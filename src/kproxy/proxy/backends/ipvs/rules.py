@@ -1,26 +1,15 @@
-"""Typed values of ipvs mode: virtual servers, members of ipsets, iptables rules.
-
-``str()`` of a match or a target is its text for ``iptables-restore``, given that its ipsets are named in
-`InSet` already.  Pure.
-"""
+"""Typed values of ipvs mode: virtual servers, members of ipsets, and where its iptables rules stand.  Pure."""
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kproxy.model.network import Address, Family, Network, Protocol, format_address
+from kproxy.linux.netfilter.descriptions import format_socket
+from kproxy.linux.netfilter.rules import Rule
+from kproxy.model.network import Address, Family, Protocol
 from kproxy.proxy.backends.ipvs.names import IpSet
-from kproxy.proxy.backends.xtables.rules import (
-    DestinationIsLocal,
-    GoesOn,
-    InInterface,
-    Jump,
-    Masquerade,
-    SourceIsLocal,
-    Table,
-)
+from kproxy.proxy.backends.xtables.rules import TableName, specification
 
 PERSISTENT, SCHEDULER_1, SCHEDULER_2 = 0x1, 0x8, 0x10
 """Flags of a virtual server (``IP_VS_SVC_F_*``).  The second lets the hashing schedulers ``sh`` and ``mh`` pass over
@@ -36,7 +25,7 @@ class AddressKey:
     protocol: Protocol
 
     def __str__(self) -> str:
-        return f"{self.protocol.value.lower()} {_socket(self.address, self.port)}"
+        return f"{self.protocol.value.lower()} {format_socket(self.address, self.port)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +58,7 @@ class Destination:
     port: int
 
     def __str__(self) -> str:
-        return _socket(self.address, self.port)
+        return format_socket(self.address, self.port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,156 +74,21 @@ class Member:
         return self.text.partition(" ")[0]
 
 
-def _socket(address: Address, port: int) -> str:
-    return f"{format_address(address)}:{port}" if address.version == 4 else f"[{address}]:{port}"
-
-
-class State(enum.Enum):
-    """Conntrack state of a packet's connection."""
-
-    NEW = "NEW"
-    KNOWN = "RELATED,ESTABLISHED"
-    INVALID = "INVALID"
-
-
-@dataclass(frozen=True, slots=True)
-class InSet:
-    """The packet's ``fields`` (``dst,dst``: destination address and port) are in an ipset."""
-
-    set: IpSet
-    name: str
-    fields: str
-
-    def __str__(self) -> str:
-        return f"-m set --match-set {self.name} {self.fields}"
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """The source is in this network."""
-
-    network: Network
-    negated: bool = False
-
-    def __str__(self) -> str:
-        return f"{'! ' if self.negated else ''}-s {self.network}"
-
-
-@dataclass(frozen=True, slots=True)
-class OfProtocol:
-    """The packet's transport protocol."""
-
-    protocol: Protocol
-
-    def __str__(self) -> str:
-        return f"-p {self.protocol.value.lower()}"
-
-
-@dataclass(frozen=True, slots=True)
-class Conntrack:
-    """The state of the packet's connection."""
-
-    state: State
-
-    def __str__(self) -> str:
-        return f"-m conntrack --ctstate {self.state.value}"
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """``packet mark & mask == value``."""
-
-    value: int
-    mask: int
-    negated: bool = False
-
-    def __str__(self) -> str:
-        return f"-m mark {'! ' if self.negated else ''}--mark {self.value:#x}/{self.mask:#x}"
-
-
-Match = (
-    InSet | Source | InInterface | SourceIsLocal | DestinationIsLocal | OfProtocol | GoesOn | Conntrack | Mark
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Goto:
-    """Go through that chain and come back to the caller of this one."""
-
-    chain: str
-
-    def __str__(self) -> str:
-        return f"-g {self.chain}"
-
-
-class Verdict(enum.Enum):
-    """A target that ends a chain or the packet."""
-
-    ACCEPT = "ACCEPT"
-    DROP = "DROP"
-    REJECT = "REJECT"
-    RETURN = "RETURN"
-
-    def __str__(self) -> str:
-        return f"-j {self.value}"
-
-
-@dataclass(frozen=True, slots=True)
-class OrMark:
-    """Set bits of the packet's mark."""
-
-    bits: int
-
-    def __str__(self) -> str:
-        return f"-j MARK --or-mark {self.bits:#x}"
-
-
-@dataclass(frozen=True, slots=True)
-class XorMark:
-    """Flip bits of the packet's mark."""
-
-    bits: int
-
-    def __str__(self) -> str:
-        return f"-j MARK --xor-mark {self.bits:#x}"
-
-
-@dataclass(frozen=True, slots=True)
-class MapMark:
-    """Give the packet the mark that its destination address and port have in an ipset."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return f"-j SET --map-set {self.name} dst,dst --map-mark"
-
-
-Target = Jump | Goto | Verdict | Masquerade | OrMark | XorMark | MapMark
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """When all matches hold, do ``target``."""
-
-    target: Target
-    matches: tuple[Match, ...] = ()
-    comment: str = ""
-
-    def __str__(self) -> str:
-        comment = [f'-m comment --comment "{self.comment}"'] if self.comment else []
-        return " ".join([*comment, *map(str, self.matches), str(self.target)])
+def rule_text(rule: Rule) -> str:
+    """A rule of this mode without its chain; its marks have no leading zeros."""
+    return specification(rule, "#x")
 
 
 @dataclass(frozen=True, slots=True)
 class HookRule:
     """A jump we keep at the top of a builtin chain."""
 
-    table: Table
+    table: TableName
     chain: str
     rule: Rule
 
 
-Chains = Mapping[Table, Mapping[str, tuple[Rule, ...]]]
+Chains = Mapping[TableName, Mapping[str, tuple[Rule, ...]]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,41 +17,44 @@ from __future__ import annotations
 from dataclasses import dataclass
 from ipaddress import ip_network
 
+from kproxy.linux.netfilter.matches import (
+    DESTINATION_IS_LOCAL,
+    NOT_FIN_OR_RST,
+    SOURCE_IS_LOCAL,
+    in_interface,
+    in_state,
+    mark_is,
+    of_protocol,
+    or_mark,
+    source_in,
+    xor_mark,
+)
+from kproxy.linux.netfilter.patterns import FieldName
+from kproxy.linux.netfilter.rules import (
+    End,
+    Goto,
+    InSet,
+    Jump,
+    MapMark,
+    Masquerade,
+    Match,
+    Reject,
+    Rule,
+)
 from kproxy.model.network import Family, Protocol
 from kproxy.proxy.backends.ipvs import names
 from kproxy.proxy.backends.ipvs.names import IpSet, set_name
-from kproxy.proxy.backends.ipvs.rules import (
-    Chains,
-    Conntrack,
-    Goto,
-    HookRule,
-    InSet,
-    MapMark,
-    Mark,
-    Match,
-    OfProtocol,
-    OrMark,
-    Rule,
-    Ruleset,
-    Source,
-    State,
-    Verdict,
-    XorMark,
-)
-from kproxy.proxy.backends.xtables.rules import (
-    DestinationIsLocal,
-    GoesOn,
-    InInterface,
-    Jump,
-    Masquerade,
-    SourceIsLocal,
-    Table,
-)
-from kproxy.proxy.plan import DetectByCIDR, DetectByInterface, DetectByInterfacePrefix, LocalDetector
+from kproxy.proxy.backends.ipvs.rules import Chains, HookRule, Ruleset
+from kproxy.proxy.backends.pods import from_pods
+from kproxy.proxy.backends.xtables.rules import TableName
+from kproxy.proxy.plan import LocalDetector
 from kproxy.proxy.plan import MasqueradePolicy as Wanted
 
 _MARK_MASQUERADE = Jump(names.MARK_MASQUERADE)
-_NEW = Conntrack(State.NEW)
+_NEW = in_state("new")
+_TO_PORT = (FieldName.PROTOCOL, FieldName.PORT)
+_TO_SOCKET = (FieldName.DESTINATION, *_TO_PORT)
+_FROM_ADDRESS_TO_SOCKET = (*_TO_SOCKET, FieldName.SOURCE)
 _LOOPBACK = {Family.IPV4: ip_network("127.0.0.0/8"), Family.IPV6: ip_network("::1/128")}
 
 SHORTCUT_MARK, SHORTCUT_MASK = 0x4B00_0000, 0xFF00_0000
@@ -93,19 +96,25 @@ def hook_rules() -> tuple[HookRule, ...]:
     services = "kubernetes service portals"
     return (
         HookRule(
-            Table.MANGLE, "PREROUTING", Rule(Jump(names.TRAFFIC_POLICY), (), "kubernetes traffic policy")
+            TableName.MANGLE, "PREROUTING", Rule((Jump(names.TRAFFIC_POLICY),), "kubernetes traffic policy")
         ),
         HookRule(
-            Table.MANGLE, "OUTPUT", Rule(Jump(names.IPVS_OUT_FILTER), (), "kubernetes ipvs access filter")
+            TableName.MANGLE, "OUTPUT", Rule((Jump(names.IPVS_OUT_FILTER),), "kubernetes ipvs access filter")
         ),
-        HookRule(Table.MANGLE, "OUTPUT", Rule(Jump(names.TRAFFIC_POLICY), (), "kubernetes traffic policy")),
-        HookRule(Table.NAT, "PREROUTING", Rule(Jump(names.SERVICES), (), services)),
-        HookRule(Table.NAT, "OUTPUT", Rule(Jump(names.SERVICES), (), services)),
-        HookRule(Table.NAT, "POSTROUTING", Rule(Jump(names.POSTROUTING), (), "kubernetes postrouting rules")),
-        HookRule(Table.FILTER, "INPUT", Rule(Jump(names.PROXY_FIREWALL), (), "kube-proxy firewall rules")),
-        HookRule(Table.FILTER, "INPUT", Rule(Jump(names.NODE_PORT), (), "kubernetes health check rules")),
-        HookRule(Table.FILTER, "INPUT", Rule(Jump(names.IPVS_FILTER), (), "kubernetes ipvs access filter")),
-        HookRule(Table.FILTER, "FORWARD", Rule(Jump(names.FORWARD), (), "kubernetes forwarding rules")),
+        HookRule(
+            TableName.MANGLE, "OUTPUT", Rule((Jump(names.TRAFFIC_POLICY),), "kubernetes traffic policy")
+        ),
+        HookRule(TableName.NAT, "PREROUTING", Rule((Jump(names.SERVICES),), services)),
+        HookRule(TableName.NAT, "OUTPUT", Rule((Jump(names.SERVICES),), services)),
+        HookRule(
+            TableName.NAT, "POSTROUTING", Rule((Jump(names.POSTROUTING),), "kubernetes postrouting rules")
+        ),
+        HookRule(TableName.FILTER, "INPUT", Rule((Jump(names.PROXY_FIREWALL),), "kube-proxy firewall rules")),
+        HookRule(TableName.FILTER, "INPUT", Rule((Jump(names.NODE_PORT),), "kubernetes health check rules")),
+        HookRule(
+            TableName.FILTER, "INPUT", Rule((Jump(names.IPVS_FILTER),), "kubernetes ipvs access filter")
+        ),
+        HookRule(TableName.FILTER, "FORWARD", Rule((Jump(names.FORWARD),), "kubernetes forwarding rules")),
     )
 
 
@@ -123,26 +132,26 @@ class _ChainBuilder:
 
     def chains(self) -> Chains:
         return {
-            Table.MANGLE: {
+            TableName.MANGLE: {
                 names.TRAFFIC_POLICY: self._traffic_policy(),
-                names.SHORTCUT: (Rule(MapMark(self._name(IpSet.SHORTCUT))),),
+                names.SHORTCUT: (Rule((MapMark(_TO_SOCKET, self._name(IpSet.SHORTCUT)),)),),
                 names.IPVS_OUT_FILTER: self._firewall(),
                 names.SOURCE_RANGES_FIREWALL: self._source_ranges(),
             },
-            Table.NAT: {
+            TableName.NAT: {
                 names.SERVICES: self._services(),
                 names.LOAD_BALANCER: (
-                    Rule(Verdict.RETURN, (self._to(IpSet.LOAD_BALANCER_LOCAL),)),
-                    Rule(_MARK_MASQUERADE),
+                    Rule((self._to(IpSet.LOAD_BALANCER_LOCAL), End.RETURN)),
+                    Rule((_MARK_MASQUERADE,)),
                 ),
                 names.NODE_PORT: self._node_ports(),
-                names.MARK_MASQUERADE: (Rule(OrMark(self._options.masquerade_mark)),),
+                names.MARK_MASQUERADE: (Rule((or_mark(self._options.masquerade_mark),)),),
                 names.POSTROUTING: self._postrouting(),
             },
-            Table.FILTER: {
+            TableName.FILTER: {
                 names.PROXY_FIREWALL: (*self._invalid(), *self._firewall()),
                 names.SOURCE_RANGES_FIREWALL: self._source_ranges(),
-                names.NODE_PORT: (Rule(Verdict.ACCEPT, self._to_health_check()),),
+                names.NODE_PORT: (Rule((*self._to_health_check(), End.ACCEPT)),),
                 names.IPVS_FILTER: self._ipvs_filter(),
                 names.IPVS_OUT_FILTER: (),
                 names.FORWARD: self._forward(),
@@ -152,44 +161,44 @@ class _ChainBuilder:
     def _name(self, which: IpSet) -> str:
         return set_name(which, self._context.family)
 
-    def _in(self, which: IpSet, fields: str) -> InSet:
-        return InSet(which, self._name(which), fields)
+    def _in(self, which: IpSet, *key: FieldName) -> InSet:
+        return InSet(key, self._name(which))
 
     def _to(self, which: IpSet) -> InSet:
-        return self._in(which, "dst,dst")
+        return self._in(which, *_TO_SOCKET)
 
     def _traffic_policy(self) -> tuple[Rule, ...]:
         """Drops of policy Local; the node and its pods, which the external policy does not bind, skip the external one."""
         shortcut = self._to(IpSet.SHORTCUT)
-        senders = [(SourceIsLocal(),), *([pods] if (pods := _from_pods(self._context.detector)) else [])]
+        senders = [(SOURCE_IS_LOCAL,), *([pods] if (pods := from_pods(self._context.detector)) else [])]
         return (
-            Rule(Verdict.DROP, (self._to(IpSet.CLUSTER_IP_UNANSWERED), _NEW)),
-            *(Rule(Goto(names.SHORTCUT), (shortcut, *sender)) for sender in senders),
-            Rule(Verdict.DROP, (self._to(IpSet.EXTERNAL_UNANSWERED), _NEW)),
+            Rule((self._to(IpSet.CLUSTER_IP_UNANSWERED), _NEW, End.DROP)),
+            *(Rule((shortcut, *sender, Goto(names.SHORTCUT))) for sender in senders),
+            Rule((self._to(IpSet.EXTERNAL_UNANSWERED), _NEW, End.DROP)),
         )
 
     def _firewall(self) -> tuple[Rule, ...]:
-        matches = (self._to(IpSet.LOAD_BALANCER_FIREWALL), _NEW)
         comment = "Kubernetes service load balancer ip + port for load balancer with sourceRange"
-        return (Rule(Jump(names.SOURCE_RANGES_FIREWALL), matches, comment),)
+        steps = self._to(IpSet.LOAD_BALANCER_FIREWALL), _NEW, Jump(names.SOURCE_RANGES_FIREWALL)
+        return (Rule(steps, comment),)
 
     def _source_ranges(self) -> tuple[Rule, ...]:
         return (
-            Rule(Verdict.RETURN, (self._in(IpSet.LOAD_BALANCER_SOURCE_CIDR, "dst,dst,src"),)),
-            Rule(Verdict.RETURN, (self._in(IpSet.LOAD_BALANCER_SOURCE_IP, "dst,dst,src"),)),
-            Rule(Verdict.DROP),
+            Rule((self._in(IpSet.LOAD_BALANCER_SOURCE_CIDR, *_FROM_ADDRESS_TO_SOCKET), End.RETURN)),
+            Rule((self._in(IpSet.LOAD_BALANCER_SOURCE_IP, *_FROM_ADDRESS_TO_SOCKET), End.RETURN)),
+            Rule((End.DROP,)),
         )
 
     def _services(self) -> tuple[Rule, ...]:
         load_balancer = self._to(IpSet.LOAD_BALANCER)
         served = (IpSet.CLUSTER_IP, IpSet.LOAD_BALANCER, IpSet.EXTERNAL_IP, IpSet.EXTERNAL_IP_LOCAL)
         return (
-            Rule(Verdict.RETURN, (Source(_LOOPBACK[self._context.family]),)),
+            Rule((source_in(_LOOPBACK[self._context.family]), End.RETURN)),
             *self._cluster_ips(),
-            Rule(_MARK_MASQUERADE, (self._to(IpSet.EXTERNAL_IP),), "Kubernetes service external ip + port"),
-            Rule(Jump(names.LOAD_BALANCER), (load_balancer,), "Kubernetes service lb portal"),
-            Rule(Jump(names.NODE_PORT), (DestinationIsLocal(),)),
-            *(Rule(Verdict.ACCEPT, (self._to(which),)) for which in served),
+            Rule((self._to(IpSet.EXTERNAL_IP), _MARK_MASQUERADE), "Kubernetes service external ip + port"),
+            Rule((load_balancer, Jump(names.LOAD_BALANCER)), "Kubernetes service lb portal"),
+            Rule((DESTINATION_IS_LOCAL, Jump(names.NODE_PORT))),
+            *(Rule((self._to(which), End.ACCEPT)) for which in served),
         )
 
     def _cluster_ips(self) -> tuple[Rule, ...]:
@@ -199,47 +208,47 @@ class _ChainBuilder:
         """
         cluster_ip = self._to(IpSet.CLUSTER_IP)
         comment = "Kubernetes service cluster ip + port for masquerade purpose"
-        own = Rule(_MARK_MASQUERADE, (cluster_ip, self._in(IpSet.IPVS_IPS, "src")), comment)
+        own = Rule((cluster_ip, self._in(IpSet.IPVS_IPS, FieldName.SOURCE), _MARK_MASQUERADE), comment)
         match self._context.cluster_ip_masquerade:
             case Wanted.ALWAYS:
-                return (Rule(_MARK_MASQUERADE, (cluster_ip,), comment),)
-            case Wanted.OFF_CLUSTER if elsewhere := _from_pods(self._context.detector, negated=True):
-                return (Rule(_MARK_MASQUERADE, (cluster_ip, *elsewhere), comment), own)
+                return (Rule((cluster_ip, _MARK_MASQUERADE), comment),)
+            case Wanted.OFF_CLUSTER if elsewhere := from_pods(self._context.detector, negated=True):
+                return (Rule((cluster_ip, *elsewhere, _MARK_MASQUERADE), comment), own)
         return (own,)
 
     def _node_ports(self) -> tuple[Rule, ...]:
         sets = {
-            Protocol.TCP: (IpSet.NODE_PORT_LOCAL_TCP, IpSet.NODE_PORT_TCP, "dst"),
-            Protocol.UDP: (IpSet.NODE_PORT_LOCAL_UDP, IpSet.NODE_PORT_UDP, "dst"),
-            Protocol.SCTP: (IpSet.NODE_PORT_LOCAL_SCTP, IpSet.NODE_PORT_SCTP, "dst,dst"),
+            Protocol.TCP: (IpSet.NODE_PORT_LOCAL_TCP, IpSet.NODE_PORT_TCP, (FieldName.PORT,)),
+            Protocol.UDP: (IpSet.NODE_PORT_LOCAL_UDP, IpSet.NODE_PORT_UDP, (FieldName.PORT,)),
+            Protocol.SCTP: (IpSet.NODE_PORT_LOCAL_SCTP, IpSet.NODE_PORT_SCTP, _TO_SOCKET),
         }
         rules = []
-        for protocol, (local, every, fields) in sets.items():
-            rules.append(Rule(Verdict.RETURN, (OfProtocol(protocol), self._in(local, fields))))
-            rules.append(Rule(_MARK_MASQUERADE, (OfProtocol(protocol), self._in(every, fields))))
+        for protocol, (local, every, key) in sets.items():
+            rules.append(Rule((of_protocol(protocol), self._in(local, *key), End.RETURN)))
+            rules.append(Rule((of_protocol(protocol), self._in(every, *key), _MARK_MASQUERADE)))
         return tuple(rules)
 
     def _postrouting(self) -> tuple[Rule, ...]:
         """Masquerade of hairpins, of the node's packets through shortcuts, and of marked packets."""
         options = self._options
-        masquerade, mark = Masquerade(options.random_fully), options.masquerade_mark
+        masquerade, mark = Masquerade(random_fully=options.random_fully), options.masquerade_mark
         comment = "Kubernetes endpoints dst ip:port, source ip for solving hairpin purpose"
         return (
-            Rule(masquerade, (self._in(IpSet.LOOP_BACK, "dst,dst,src"),), comment),
-            Rule(masquerade, (Mark(*mark_masks(options)), SourceIsLocal())),
-            Rule(Verdict.RETURN, (Mark(mark, mark, negated=True),)),
-            Rule(XorMark(mark)),
-            Rule(masquerade, (), "kubernetes service traffic requiring SNAT"),
+            Rule((self._in(IpSet.LOOP_BACK, *_FROM_ADDRESS_TO_SOCKET), masquerade), comment),
+            Rule((mark_is(*mark_masks(options)), SOURCE_IS_LOCAL, masquerade)),
+            Rule((mark_is(mark, mark, negated=True), End.RETURN)),
+            Rule((xor_mark(mark),)),
+            Rule((masquerade,), "kubernetes service traffic requiring SNAT"),
         )
 
     def _to_health_check(self) -> tuple[Match, ...]:
-        return OfProtocol(Protocol.TCP), self._in(IpSet.HEALTH_CHECK_NODE_PORT, "dst")
+        return of_protocol(Protocol.TCP), self._in(IpSet.HEALTH_CHECK_NODE_PORT, FieldName.PORT)
 
     def _ipvs_filter(self) -> tuple[Rule, ...]:
         return (
-            Rule(Verdict.RETURN, (self._to(IpSet.SERVED),)),
-            Rule(Verdict.RETURN, self._to_health_check()),
-            Rule(Verdict.REJECT, (_NEW, self._in(IpSet.IPVS_IPS, "dst"))),
+            Rule((self._to(IpSet.SERVED), End.RETURN)),
+            Rule((*self._to_health_check(), End.RETURN)),
+            Rule((_NEW, self._in(IpSet.IPVS_IPS, FieldName.DESTINATION), Reject())),
         )
 
     def _invalid(self) -> tuple[Rule, ...]:
@@ -247,26 +256,13 @@ class _ChainBuilder:
 
         https://github.com/kubernetes/kubernetes/issues/117924
         """
-        from_elsewhere, invalid = InInterface("lo", negated=True), Conntrack(State.INVALID)
-        segment = from_elsewhere, OfProtocol(Protocol.TCP), GoesOn(), invalid
-        return (Rule(Verdict.DROP, segment),) if self._options.drop_invalid_input else ()
+        from_elsewhere, invalid = in_interface("lo", negated=True), in_state("invalid")
+        segment = from_elsewhere, of_protocol(Protocol.TCP), NOT_FIN_OR_RST, invalid
+        return (Rule((*segment, End.DROP)),) if self._options.drop_invalid_input else ()
 
     def _forward(self) -> tuple[Rule, ...]:
         mark = self._options.masquerade_mark
         return (
-            Rule(Verdict.ACCEPT, (Mark(mark, mark),), "kubernetes forwarding rules"),
-            Rule(Verdict.ACCEPT, (Conntrack(State.KNOWN),), "kubernetes forwarding conntrack rule"),
+            Rule((mark_is(mark, mark), End.ACCEPT), "kubernetes forwarding rules"),
+            Rule((in_state("related", "established"), End.ACCEPT), "kubernetes forwarding conntrack rule"),
         )
-
-
-def _from_pods(detector: LocalDetector, *, negated: bool = False) -> tuple[Match, ...]:
-    """The match for packets of this node's pods (negated: of all others); none without a detector."""
-    match detector:
-        case DetectByCIDR(network):
-            return (Source(network, negated),)
-        case DetectByInterface(name):
-            return (InInterface(name, negated),)
-        case DetectByInterfacePrefix(prefix):
-            return (InInterface(prefix + "+", negated),)
-        case None:
-            return ()

@@ -21,10 +21,9 @@ from kproxy.linux.netfilter.matches import (
     mark_is,
     of_protocol,
     or_mark,
-    source_in,
     xor_mark,
 )
-from kproxy.linux.netfilter.patterns import AnyFlag, FieldName, Prefix, RandomNumber
+from kproxy.linux.netfilter.patterns import AnyFlag, FieldName, RandomNumber
 from kproxy.linux.netfilter.rules import (
     Chain,
     End,
@@ -51,13 +50,8 @@ from kproxy.proxy.backends.nftables.rules import (
     CollectionDefinition,
     Holds,
 )
-from kproxy.proxy.plan import (
-    DetectByCIDR,
-    DetectByInterface,
-    DetectByInterfacePrefix,
-    LocalDetector,
-    MasqueradePolicy,
-)
+from kproxy.proxy.backends.pods import from_pods
+from kproxy.proxy.plan import LocalDetector, MasqueradePolicy
 
 LOOPBACK = {Family.IPV4: ip_network("127.0.0.0/8"), Family.IPV6: ip_network("::1/128")}
 
@@ -211,19 +205,6 @@ def node_port_destinations(context: Context) -> tuple[Match, ...]:
         return (InSet(_DESTINATION, names.NODE_PORT_IPS),)
     loopback = LOOPBACK[context.family]
     return (destination_in(loopback, negated=True), DESTINATION_IS_LOCAL)
-
-
-def from_pods(detector: LocalDetector, *, negated: bool = False) -> tuple[Match, ...]:
-    """The match for packets of this node's pods (negated: of all others); none without a detector."""
-    match detector:
-        case DetectByCIDR(network):
-            return (source_in(network, negated=negated),)
-        case DetectByInterface(name):
-            return (in_interface(name, negated=negated),)
-        case DetectByInterfacePrefix(prefix):
-            return (in_interface(Prefix(prefix), negated=negated),)
-        case None:
-            return ()
 
 
 def _postrouting_rules(context: Context) -> Chain:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kproxy.proxy.backends.xtables.rules import Table
+    from kproxy.proxy.backends.xtables.rules import TableName
 
 NFT_BLOCK_CHAINS = 1024
 """Chains in a block for iptables-nft."""
@@ -28,7 +28,7 @@ class Block:
     zero); None: the number of rules that the lines append.
     """
 
-    table: Table
+    table: TableName
     lines: Iterable[str]
     added_rules: int | None = 0
 

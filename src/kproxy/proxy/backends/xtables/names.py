@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kproxy.proxy.backends.xtables.rules import Table
+from kproxy.proxy.backends.xtables.rules import TableName
 
 SERVICES = "KUBE-SERVICES"
 POSTROUTING = "KUBE-POSTROUTING"
@@ -11,8 +11,8 @@ PROXY_FIREWALL = "KUBE-PROXY-FIREWALL"
 FORWARD = "KUBE-FORWARD"
 
 SHARED_CHAINS = {
-    Table.NAT: (SERVICES, POSTROUTING, MARK_MASQUERADE),
-    Table.FILTER: (PROXY_FIREWALL, FORWARD),
+    TableName.NAT: (SERVICES, POSTROUTING, MARK_MASQUERADE),
+    TableName.FILTER: (PROXY_FIREWALL, FORWARD),
 }
 """Chains that both modes make."""
 

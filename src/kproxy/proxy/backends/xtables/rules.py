@@ -1,21 +1,40 @@
-"""iptables rules as typed values, and their text for ``iptables-restore``.
+"""Rules as lines for ``iptables-restore``, and what iptables names beside them: its tables, and counters.
 
-``str()`` of a match or a target is its text; `specification` and `render` join them to a rule and to the lines of a chain.
-Used by iptables mode and ipvs mode.  Pure.
+The rules are values of `kproxy.linux.netfilter.rules`: matches, then one target.  Used by iptables mode and ipvs mode.  Pure.
 """
 
 from __future__ import annotations
 
 import enum
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from kproxy.linux.netfilter.patterns import AnyFlag, FieldName, Masked, Prefix
+from kproxy.linux.netfilter.rules import (
+    ALL_BITS,
+    Chance,
+    CountPacket,
+    End,
+    Goto,
+    InSet,
+    Is,
+    Jump,
+    MapMark,
+    Masquerade,
+    Recent,
+    Reject,
+    Remember,
+    SetMark,
+    Translate,
+)
 from kproxy.model.network import format_address
 
 if TYPE_CHECKING:
-    from kproxy.model.network import Address, Network, Protocol
+    from collections.abc import Callable
+
+    from kproxy.linux.netfilter.patterns import Pattern, Selector
+    from kproxy.linux.netfilter.rules import Chain, Rule, Step
+    from kproxy.model.network import Protocol
 
 ChainName = str
 
@@ -23,32 +42,12 @@ COMMENT_LIMIT = 255
 """Bytes the comment match holds (``XT_MAX_COMMENT_LEN`` less the final zero)."""
 
 
-class Table(enum.Enum):
+class TableName(enum.Enum):
     """A table of iptables; the value is its name."""
 
     MANGLE = "mangle"
     NAT = "nat"
     FILTER = "filter"
-
-
-class Hook(enum.Enum):
-    """A builtin chain; the value is its name."""
-
-    PREROUTING = "PREROUTING"
-    INPUT = "INPUT"
-    FORWARD = "FORWARD"
-    OUTPUT = "OUTPUT"
-    POSTROUTING = "POSTROUTING"
-
-
-class ConntrackStatus(enum.Enum):
-    """Conntrack state of a packet's connection; DNAT: its destination was rewritten."""
-
-    NEW = "NEW"
-    ESTABLISHED = "ESTABLISHED"
-    RELATED = "RELATED"
-    INVALID = "INVALID"
-    DNAT = "DNAT"
 
 
 class PacketCounter(enum.Enum):
@@ -58,263 +57,18 @@ class PacketCounter(enum.Enum):
     LOCALHOST_ACCEPTED = "localhost_nps_accepted_pkts"
 
 
-# Matches.  A rule's matches must all hold; ``negated`` turns one round.
+_TRANSPORT_PORT = (FieldName.PROTOCOL, FieldName.PORT)
 
 
-class Source(msgspec.Struct, frozen=True, gc=False):
-    """The packet's source is this address or in this network."""
+def to_port(protocol: Protocol, port: int) -> Is:
+    """The packet's protocol and destination port."""
+    return Is(_TRANSPORT_PORT, (protocol.value.lower(), port))
 
-    network: Address | Network
-    negated: bool = False
 
-    def __str__(self) -> str:
-        return f"{'! ' if self.negated else ''}-s {format_address(self.network)}"
-
-
-class Destination(msgspec.Struct, frozen=True, gc=False):
-    """The packet's destination is this address or in this network."""
-
-    network: Address | Network
-    negated: bool = False
-
-    def __str__(self) -> str:
-        return f"{'! ' if self.negated else ''}-d {format_address(self.network)}"
-
-
-class SourceIsLocal(msgspec.Struct, frozen=True, gc=False):
-    """The source is an address of this node (or loopback): the node itself sent the packet."""
-
-    def __str__(self) -> str:
-        return "-m addrtype --src-type LOCAL"
-
-
-class DestinationIsLocal(msgspec.Struct, frozen=True, gc=False):
-    """The destination is an address of this node, loopback included."""
-
-    def __str__(self) -> str:
-        return "-m addrtype --dst-type LOCAL"
-
-
-class Transport(msgspec.Struct, frozen=True, gc=False):
-    """The packet's protocol and, where not None, its destination port."""
-
-    protocol: Protocol
-    destination_port: int | None = None
-
-    def __str__(self) -> str:
-        name = self.protocol.value.lower()
-        if self.destination_port is None:
-            return f"-p {name}"
-        return f"-p {name} -m {name} --dport {self.destination_port}"
-
-
-class GoesOn(msgspec.Struct, frozen=True, gc=False):
-    """The segment neither ends nor resets its connection.
-
-    One that does may be the first that is tracked of a connection older than the tracking, and INVALID for that.
-    """
-
-    def __str__(self) -> str:
-        return "-m tcp --tcp-flags FIN,RST NONE"
-
-
-class InInterface(msgspec.Struct, frozen=True, gc=False):
-    """The interface the packet came in by: a name, or a prefix with a final ``+``.
-
-    A packet the node itself sends has none: the match fails, and holds where negated.
-    """
-
-    name: str
-    negated: bool = False
-
-    def __str__(self) -> str:
-        return f"! -i {self.name}" if self.negated else f"-i {self.name}"
-
-
-class Conntrack(msgspec.Struct, frozen=True, gc=False):
-    """The connection has one of these (negated: none of these)."""
-
-    any_of: tuple[ConntrackStatus, ...]
-    negated: bool = False
-
-    def __str__(self) -> str:
-        names = ",".join(status.value for status in self.any_of)
-        return f"-m conntrack {'! ' if self.negated else ''}--ctstate {names}"
-
-
-class Mark(msgspec.Struct, frozen=True, gc=False):
-    """``packet mark & mask == value``."""
-
-    value: int
-    mask: int
-    negated: bool = False
-
-    def __str__(self) -> str:
-        return f"-m mark {'! ' if self.negated else ''}--mark {self.value:#010x}/{self.mask:#010x}"
-
-
-class OneIn(msgspec.Struct, frozen=True, gc=False):
-    """Holds for one packet in ``count``, at random."""
-
-    count: int
-
-    def __str__(self) -> str:
-        return _one_in(self.count)
-
-
-@cache
-def _one_in(count: int) -> str:
-    return f"-m statistic --mode random --probability {1 / count:0.10f}"
-
-
-class RecentlySeen(msgspec.Struct, frozen=True, gc=False):
-    """The packet's source was put in list ``name`` less than ``seconds`` ago (older ones are reaped)."""
-
-    name: str
-    seconds: int
-
-    def __str__(self) -> str:
-        return f"-m recent --name {self.name} --rcheck --seconds {self.seconds} --reap"
-
-
-class RememberSource(msgspec.Struct, frozen=True, gc=False):
-    """Puts the packet's source in list ``name``; always holds.  Evaluated in its place among the matches."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return f"-m recent --name {self.name} --set"
-
-
-class Counted(msgspec.Struct, frozen=True, gc=False):
-    """Counts the packet, for which all matches before held; always holds."""
-
-    counter: PacketCounter
-
-    def __str__(self) -> str:
-        return f"-m nfacct --nfacct-name {self.counter.value}"
-
-
-Match = (
-    Source
-    | Destination
-    | SourceIsLocal
-    | DestinationIsLocal
-    | Transport
-    | GoesOn
-    | InInterface
-    | Conntrack
-    | Mark
-    | OneIn
-    | RecentlySeen
-    | RememberSource
-    | Counted
-)
-
-
-# Targets.
-
-
-class Jump(msgspec.Struct, frozen=True, gc=False):
-    """Continue in that chain; come back when it ends or returns."""
-
-    chain: ChainName
-
-    def __str__(self) -> str:
-        return f"-j {self.chain}"
-
-
-class Return(msgspec.Struct, frozen=True, gc=False):
-    """Leave this chain."""
-
-    def __str__(self) -> str:
-        return "-j RETURN"
-
-
-class Accept(msgspec.Struct, frozen=True, gc=False):
-    """Let the packet pass this hook of this table."""
-
-    def __str__(self) -> str:
-        return "-j ACCEPT"
-
-
-class Drop(msgspec.Struct, frozen=True, gc=False):
-    """Discard the packet without a reply."""
-
-    def __str__(self) -> str:
-        return "-j DROP"
-
-
-class Reject(msgspec.Struct, frozen=True, gc=False):
-    """Discard and answer ICMP port unreachable."""
-
-    def __str__(self) -> str:
-        return "-j REJECT"
-
-
-class DestinationNAT(msgspec.Struct, frozen=True, gc=False):
-    """Rewrite the connection's destination; ends the nat table for the packet."""
-
-    address: Address
-    port: int
-
-    def __str__(self) -> str:
-        if self.address.version == 4:
-            return f"-j DNAT --to-destination {format_address(self.address)}:{self.port}"
-        return f"-j DNAT --to-destination [{self.address}]:{self.port}"
-
-
-class Masquerade(msgspec.Struct, frozen=True, gc=False):
-    """Rewrite the connection's source to the address of the interface it leaves by; ends the nat table."""
-
-    random_fully: bool = True
-
-    def __str__(self) -> str:
-        return "-j MASQUERADE --random-fully" if self.random_fully else "-j MASQUERADE"
-
-
-class OrMark(msgspec.Struct, frozen=True, gc=False):
-    """Set these bits of the packet's mark; go on."""
-
-    bits: int
-
-    def __str__(self) -> str:
-        return f"-j MARK --or-mark {self.bits:#010x}"
-
-
-class XorMark(msgspec.Struct, frozen=True, gc=False):
-    """Flip these bits of the packet's mark; go on."""
-
-    bits: int
-
-    def __str__(self) -> str:
-        return f"-j MARK --xor-mark {self.bits:#010x}"
-
-
-Target = Jump | Return | Accept | Drop | Reject | DestinationNAT | Masquerade | OrMark | XorMark
-
-
-class Rule(msgspec.Struct, frozen=True, gc=False):
-    """When all ``matches`` hold, in order, do ``target``."""
-
-    target: Target
-    matches: tuple[Match, ...] = ()
-    comment: str = ""
-
-
-class Chain(msgspec.Struct, frozen=True, gc=False):
-    """A chain and all its rules.  Of a builtin chain: the rules we keep at its top."""
-
-    name: ChainName
-    rules: tuple[Rule, ...] = ()
-
-
-def specification(rule: Rule) -> str:
-    """The rule without its chain, as ``iptables -C CHAIN`` and ``-I CHAIN`` take it."""
+def specification(rule: Rule, mark: str = "#010x") -> str:
+    """The rule without its chain, as ``iptables -C CHAIN`` and ``-I CHAIN`` take it; ``mark``: format of its marks."""
     text = f'-m comment --comment "{rule.comment[:COMMENT_LIMIT]}" ' if rule.comment else ""
-    for match in rule.matches:
-        text += f"{match!s} "
-    return f"{text}{rule.target!s}"
+    return text + " ".join([format_step(step, mark) for step in rule.steps])
 
 
 def hook_specification(rule: Rule) -> str:
@@ -323,11 +77,102 @@ def hook_specification(rule: Rule) -> str:
     The tools compare rules match by match: each of the two proxies finds and removes the other's jumps only if they
     are written alike (pkg/proxy/iptables/proxier.go and cleanup.go of Kubernetes 1.36).
     """
+    *matches, target = map(format_step, rule.steps)
     comment = (f'-m comment --comment "{rule.comment[:COMMENT_LIMIT]}"',) if rule.comment else ()
-    return " ".join((*map(str, rule.matches), *comment, str(rule.target)))
+    return " ".join((*matches, *comment, target))
 
 
-def render(chain: Chain) -> list[str]:
+def render(chain: Chain, mark: str = "#010x") -> list[str]:
     """The chain's ``-A`` lines for ``iptables-restore``, in order, without line ends."""
     append = f"-A {chain.name} "
-    return [append + specification(rule) for rule in chain.rules]
+    return [append + specification(rule, mark) for rule in chain.rules]
+
+
+def format_step(step: Step, mark: str = "#010x") -> str:
+    """One match or target."""
+    return _FORMATS[type(step)](step, mark)
+
+
+def _comparison(step: Is, mark: str) -> str:
+    """Addresses and ports first, which a cluster has by the ten thousand."""
+    selector, pattern = step.key[0], step.pattern[0]
+    negation = "! " if step.negated else ""
+    if selector is FieldName.SOURCE:
+        return f"{negation}-s {format_address(pattern)}"  # type: ignore[arg-type]
+    if selector is FieldName.DESTINATION:
+        return f"{negation}-d {format_address(pattern)}"  # type: ignore[arg-type]
+    if selector is FieldName.PROTOCOL:
+        port = f" -m {pattern} --dport {step.pattern[1]}" if len(step.pattern) > 1 else ""
+        return f"-p {pattern}{port}"
+    return _extended_comparison(selector, pattern, negation, mark)
+
+
+def _extended_comparison(selector: Selector, pattern: Pattern, negation: str, mark: str) -> str:
+    match selector, pattern:
+        case FieldName.IN, Prefix(text):
+            return f"{negation}-i {text}+"
+        case FieldName.IN, _:
+            return f"{negation}-i {pattern}"
+        case FieldName.SOURCE_TYPE, str():
+            return f"-m addrtype --src-type {pattern.upper()}"
+        case FieldName.DESTINATION_TYPE, str():
+            return f"-m addrtype --dst-type {pattern.upper()}"
+        case FieldName.STATE, AnyFlag(states):
+            names = ",".join(state.upper() for state in _STATES if state in states)
+            return f"-m conntrack {negation}--ctstate {names}"
+        case FieldName.TCP_FLAGS, AnyFlag(flags) if negation:
+            return f"-m tcp --tcp-flags {','.join(sorted(flags)).upper()} NONE"
+        case Masked(FieldName.MARK, mask), int(value):
+            return f"-m mark {negation}--mark {value:{mark}}/{mask:{mark}}"
+        case _:
+            raise AssertionError((selector, pattern))
+
+
+_STATES = ("invalid", "new", "related", "established", "untracked", "snat", "dnat")
+"""Conntrack states in the order in which ``iptables -S`` lists them."""
+
+
+@cache
+def _one_in(count: int) -> str:
+    return f"-m statistic --mode random --probability {1 / count:0.10f}"
+
+
+def _directions(key: tuple[Selector, ...]) -> str:
+    """The ends of the packet that the parts of a set's members are compared with; a port's protocol is not one."""
+    return ",".join(_ENDS[part] for part in key if part in _ENDS)
+
+
+_ENDS: dict[Selector, str] = {
+    FieldName.SOURCE: "src",
+    FieldName.SOURCE_PORT: "src",
+    FieldName.DESTINATION: "dst",
+    FieldName.PORT: "dst",
+}
+
+
+def _translation(step: Translate, _: str) -> str:
+    address = format_address(step.address)  # type: ignore[arg-type]
+    return f"-j DNAT --to-destination {f'[{address}]' if ':' in address else address}:{step.port}"
+
+
+def _mark_change(step: SetMark, mark: str) -> str:
+    return f"-j MARK --{'xor' if step.keep == ALL_BITS else 'or'}-mark {step.flip:{mark}}"
+
+
+_FORMATS: dict[type, Callable[[Any, str], str]] = {
+    Is: _comparison,
+    InSet: lambda step, _: f"-m set --match-set {step.name} {_directions(step.key)}",
+    Chance: lambda step, _: _one_in(step.share.denominator),
+    Recent: lambda step, _: f"-m recent --name {step.name} --rcheck --seconds {step.seconds} --reap",
+    Remember: lambda step, _: f"-m recent --name {step.name} --set",
+    CountPacket: lambda step, _: f"-m nfacct --nfacct-name {step.name}",
+    Jump: lambda step, _: f"-j {step.chain}",
+    Goto: lambda step, _: f"-g {step.chain}",
+    End: lambda step, _: f"-j {step.name}",
+    Reject: lambda _step, _mark: "-j REJECT",
+    Translate: _translation,
+    Masquerade: lambda step, _: "-j MASQUERADE --random-fully" if step.random_fully else "-j MASQUERADE",
+    SetMark: _mark_change,
+    MapMark: lambda step, _: f"-j SET --map-set {step.name} {_directions(step.key)} --map-mark",
+}
+"""Text of each kind of step; a table, since a cluster has them by the hundred thousand."""

@@ -13,7 +13,7 @@ from kproxy.model.network import Family, Protocol
 from kproxy.proxy.backends.iptables import names
 from kproxy.proxy.backends.iptables.desired_state import build_ruleset, desired_state
 from kproxy.proxy.backends.iptables.static_rules import Options
-from kproxy.proxy.backends.xtables.rules import PacketCounter, Table, render
+from kproxy.proxy.backends.xtables.rules import PacketCounter, TableName, render
 from kproxy.proxy.plan import (
     DetectByInterface,
     DetectByInterfacePrefix,
@@ -30,7 +30,9 @@ SUFFIX = "XPGD46QRK7WJZT7O"  # ns1/svc1:p80, tcp
 FIRST = "KUBE-SEP-SXIVWICOYRO3J4NJ"  # its endpoint 10.180.0.1:80
 
 
-def lines(plan: Plan, chain: str, table: Table = Table.NAT, options: Options | None = None) -> list[str]:
+def lines(
+    plan: Plan, chain: str, table: TableName = TableName.NAT, options: Options | None = None
+) -> list[str]:
     """The lines of one chain, without comments and without ``-A CHAIN``."""
     rules = build_ruleset(desired_state(plan, options or Options())).tables[table][chain]
     plain = [re.sub(r'-m comment --comment "[^"]*" ', "", line) for line in render(rules)]
@@ -38,7 +40,7 @@ def lines(plan: Plan, chain: str, table: Table = Table.NAT, options: Options | N
 
 
 def nat_chains(plan: Plan) -> set[str]:
-    found = build_ruleset(desired_state(plan, Options())).tables[Table.NAT]
+    found = build_ruleset(desired_state(plan, Options())).tables[TableName.NAT]
     return {name for name in found if names.is_derived(name)}
 
 
@@ -151,7 +153,7 @@ def test_policy_local_without_local_endpoint_drops_what_takes_no_shortcut() -> N
     wanted, chain = external((), "10.180.0.2:80")
     plan = plan_of(wanted)
     assert lines(plan, chain)[-1] == f"-m addrtype --src-type LOCAL -j KUBE-SVC-{SUFFIX}"
-    assert lines(plan, "KUBE-EXTERNAL-SERVICES", Table.FILTER) == [
+    assert lines(plan, "KUBE-EXTERNAL-SERVICES", TableName.FILTER) == [
         "-m addrtype --dst-type LOCAL -p tcp -m tcp --dport 30080 -j DROP"
     ]
 
@@ -165,8 +167,10 @@ def test_without_endpoints_there_is_no_chain_and_clients_are_refused() -> None:
         )
     )
     assert nat_chains(plan) == set()
-    assert lines(plan, "KUBE-SERVICES", Table.FILTER) == ["-d 172.30.0.41 -p tcp -m tcp --dport 80 -j REJECT"]
-    assert lines(plan, "KUBE-EXTERNAL-SERVICES", Table.FILTER) == [
+    assert lines(plan, "KUBE-SERVICES", TableName.FILTER) == [
+        "-d 172.30.0.41 -p tcp -m tcp --dport 80 -j REJECT"
+    ]
+    assert lines(plan, "KUBE-EXTERNAL-SERVICES", TableName.FILTER) == [
         "-d 203.0.113.1 -p tcp -m tcp --dport 80 -j REJECT"
     ]
     assert len(lines(plan, "KUBE-SERVICES")) == 1  # the node ports
@@ -191,7 +195,7 @@ def test_source_ranges_admit_in_nat_and_drop_the_rest_in_filter() -> None:
         f"-s 192.0.2.0/24 -j KUBE-EXT-{SUFFIX}",
         f"-s 203.0.113.1 -j KUBE-EXT-{SUFFIX}",
     ]
-    assert lines(plan, "KUBE-PROXY-FIREWALL", Table.FILTER) == [
+    assert lines(plan, "KUBE-PROXY-FIREWALL", TableName.FILTER) == [
         "-d 203.0.113.1 -p tcp -m tcp --dport 80 -j DROP"
     ]
 
@@ -199,11 +203,11 @@ def test_source_ranges_admit_in_nat_and_drop_the_rest_in_filter() -> None:
 def test_source_ranges_hold_where_no_endpoint_exists() -> None:
     """The admitted go on to the refusal, the others meet silence as ever."""
     plan = balanced()
-    assert lines(plan, "KUBE-PROXY-FIREWALL", Table.FILTER) == [
+    assert lines(plan, "KUBE-PROXY-FIREWALL", TableName.FILTER) == [
         "-s 192.0.2.0/24 -d 203.0.113.1 -p tcp -m tcp --dport 80 -j RETURN",
         "-d 203.0.113.1 -p tcp -m tcp --dport 80 -j DROP",
     ]
-    assert lines(plan, "KUBE-EXTERNAL-SERVICES", Table.FILTER) == [
+    assert lines(plan, "KUBE-EXTERNAL-SERVICES", TableName.FILTER) == [
         "-d 203.0.113.1 -p tcp -m tcp --dport 80 -j REJECT"
     ]
 
@@ -232,10 +236,10 @@ def test_node_ports_count_at_the_addresses_of_the_plan(
 def test_the_guard_against_martians_stands_only_with_localhost_node_ports() -> None:
     on = plan_of(node_ports=NodePorts(None, localhost=True))
     off = plan_of(node_ports=NodePorts(None, localhost=False))
-    assert lines(on, "KUBE-FIREWALL", Table.FILTER) == [
+    assert lines(on, "KUBE-FIREWALL", TableName.FILTER) == [
         "-d 127.0.0.0/8 ! -s 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP"
     ]
-    assert "KUBE-FIREWALL" not in build_ruleset(desired_state(off, Options())).tables[Table.FILTER]
+    assert "KUBE-FIREWALL" not in build_ruleset(desired_state(off, Options())).tables[TableName.FILTER]
 
 
 def test_an_ipv6_endpoint_is_written_in_brackets() -> None:
@@ -248,7 +252,7 @@ def test_an_ipv6_endpoint_is_written_in_brackets() -> None:
 def test_large_clusters_have_no_comments_at_single_endpoints_but_keep_those_of_services() -> None:
     def comments(count: int) -> tuple[bool, bool]:
         plan = plan_of(cluster_ip(*(f"10.1.{i // 250}.{i % 250}:80" for i in range(count))))
-        found = build_ruleset(desired_state(plan, Options())).tables[Table.NAT]
+        found = build_ruleset(desired_state(plan, Options())).tables[TableName.NAT]
         of_endpoints = {
             bool(r.comment) for n, c in found.items() if n.startswith("KUBE-SEP") for r in c.rules
         }
@@ -269,7 +273,7 @@ def test_options_reach_forwarding_and_masquerade(*, drop: bool, first: str) -> N
         health_check_ports=(32000,),
     )
     plan = plan_of()
-    assert lines(plan, "KUBE-FORWARD", Table.FILTER, options)[0].endswith(first)
+    assert lines(plan, "KUBE-FORWARD", TableName.FILTER, options)[0].endswith(first)
     assert lines(plan, "KUBE-POSTROUTING", options=options) == [
         "-m mark ! --mark 0x00008000/0x00008000 -j RETURN",
         "-j MARK --xor-mark 0x00008000",
@@ -282,7 +286,7 @@ def test_options_reach_forwarding_and_masquerade(*, drop: bool, first: str) -> N
         else []
     )
     health = ["-p tcp -m tcp --dport 32000 -j ACCEPT"]
-    assert lines(plan, "KUBE-NODEPORTS", Table.FILTER, options) == [*invalid, *health]
+    assert lines(plan, "KUBE-NODEPORTS", TableName.FILTER, options) == [*invalid, *health]
 
 
 def test_the_same_endpoint_in_both_pools_has_one_chain() -> None:
@@ -301,7 +305,7 @@ def test_rules_count_what_the_kernel_has_counters_for_and_only_where_it_can_come
     assert lines(here, "KUBE-NODEPORTS", options=options) == [counting, plain]
     assert lines(nowhere, "KUBE-NODEPORTS", options=options) == [plain]
     assert lines(here, "KUBE-NODEPORTS") == [plain]
-    dropped = lines(here, "KUBE-FORWARD", Table.FILTER, options)[0]
+    dropped = lines(here, "KUBE-FORWARD", TableName.FILTER, options)[0]
     assert (
         dropped
         == "-m conntrack --ctstate INVALID -m nfacct --nfacct-name ct_state_invalid_dropped_pkts -j DROP"

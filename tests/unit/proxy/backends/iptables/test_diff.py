@@ -9,7 +9,7 @@ from kproxy.proxy.backends.iptables.desired_state import DesiredState, build_rul
 from kproxy.proxy.backends.iptables.diff import Rewrite, Update, diff
 from kproxy.proxy.backends.iptables.static_rules import Options
 from kproxy.proxy.backends.xtables.blocks import LEGACY_BLOCK_CHAINS, Block
-from kproxy.proxy.backends.xtables.rules import Table, render
+from kproxy.proxy.backends.xtables.rules import TableName, render
 from kproxy.proxy.plan import Exposure, Plan, ServicePlan
 from tests.support.plans import frontend, plan_of, plans, pool, service
 
@@ -42,8 +42,8 @@ def unordered(tables: dict[str, dict[str, list[str]]]) -> dict[str, dict[str, li
     }
 
 
-def existing(tables: RestoredTables) -> dict[Table, frozenset[str]]:
-    return {Table(name): chains for name, chains in tables.names().items()}
+def existing(tables: RestoredTables) -> dict[TableName, frozenset[str]]:
+    return {TableName(name): chains for name, chains in tables.names().items()}
 
 
 def rewritten(
@@ -89,7 +89,7 @@ def test_a_change_gives_what_a_rewrite_gives(before: Plan, after: Plan) -> None:
 def test_growth_counts_the_rules(before: Plan, after: Plan) -> None:
     old = desired_state(before, OPTIONS)
     new = desired_state(after, OPTIONS, old)
-    for table in Table:
+    for table in TableName:
         full = sum(growth(b) for b in Rewrite({}, old, SMALL_BLOCKS) if b.table is table)
         assert full == sum(map(len, wanted(old)[table.value].values()))
         change = sum(growth(b) for b in Update(old, new, SMALL_BLOCKS) if b.table is table)
@@ -108,7 +108,7 @@ def test_growth_of_a_rewrite_is_all_there_is_whatever_was_there(before: Plan, af
     desired = desired_state(after, OPTIONS)
     for limit in (SMALL_BLOCKS, LEGACY_BLOCK_CHAINS):
         tables = rewritten(desired_state(before, OPTIONS))
-        for table in (Table.NAT, Table.FILTER):
+        for table in (TableName.NAT, TableName.FILTER):
             blocks = [b for b in Rewrite(existing(tables), desired, limit) if b.table is table]
             assert sum(map(growth, blocks)) == sum(map(len, wanted(desired)[table.value].values()))
 

@@ -11,9 +11,7 @@ from tests.support.recorded_jumps import recorded_jumps
 
 def own_jumps(family: Family) -> list[str]:
     found = hook_rules(localhost=family is Family.IPV4)
-    return [
-        f"{h.table.value} -A {h.hook.value} {hook_specification(rule)}" for h in found for rule in h.rules
-    ]
+    return [f"{h.table.value} -A {h.hook.name} {hook_specification(rule)}" for h in found for rule in h.rules]
 
 
 def test_jumps_are_byte_for_byte_those_of_kube_proxy() -> None:

@@ -6,8 +6,9 @@ import pytest
 
 from kproxy.model.network import Family
 from kproxy.proxy.backends.ipvs import names
+from kproxy.proxy.backends.ipvs.rules import rule_text
 from kproxy.proxy.backends.ipvs.static_rules import ChainContext, Options, build_ruleset
-from kproxy.proxy.backends.xtables.rules import Table
+from kproxy.proxy.backends.xtables.rules import TableName
 from kproxy.proxy.plan import MasqueradePolicy
 
 
@@ -15,8 +16,8 @@ from kproxy.proxy.plan import MasqueradePolicy
 def test_packets_from_loopback_addresses_pass_by(family: Family, loopback: str) -> None:
     """``ipvs.localhost``."""
     chains = build_ruleset(ChainContext(family, None, MasqueradePolicy.NEVER, Options())).chains
-    first, *_ = chains[Table.NAT][names.SERVICES]
-    assert str(first) == f"-s {loopback} -j RETURN"
+    first, *_ = chains[TableName.NAT][names.SERVICES]
+    assert rule_text(first) == f"-s {loopback} -j RETURN"
 
 
 def test_invalid_segments_reach_no_process_of_the_node_unless_tracking_is_liberal() -> None:
@@ -28,5 +29,7 @@ def test_invalid_segments_reach_no_process_of_the_node_unless_tracking_is_libera
         for drops in (True, False)
     )
     drop = "! -i lo -p tcp -m tcp --tcp-flags FIN,RST NONE -m conntrack --ctstate INVALID -j DROP"
-    assert str(strict[Table.FILTER][names.PROXY_FIREWALL][0]) == drop
-    assert not [rule for rule in liberal[Table.FILTER][names.PROXY_FIREWALL] if "INVALID" in str(rule)]
+    assert rule_text(strict[TableName.FILTER][names.PROXY_FIREWALL][0]) == drop
+    assert not [
+        rule for rule in liberal[TableName.FILTER][names.PROXY_FIREWALL] if "INVALID" in rule_text(rule)
+    ]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from kproxy.linux import host
 from kproxy.linux.conntrack import invalid_drops
+from kproxy.linux.netfilter.rules import Jump
 from kproxy.proxy.backends import Applied, RuleCounts
 from kproxy.proxy.backends.iptables import names, static_rules
 from kproxy.proxy.backends.iptables.compile import localhost_node_ports
@@ -25,7 +26,7 @@ from kproxy.proxy.backends.iptables.kernel.drift import drift_monitor, is_ours
 from kproxy.proxy.backends.iptables.kernel.removal import remove_chains
 from kproxy.proxy.backends.iptables.static_rules import Options
 from kproxy.proxy.backends.xtables.blocks import LEGACY_BLOCK_CHAINS, Block
-from kproxy.proxy.backends.xtables.rules import Jump, PacketCounter, Table, hook_specification, specification
+from kproxy.proxy.backends.xtables.rules import PacketCounter, TableName, hook_specification, specification
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -40,9 +41,9 @@ if TYPE_CHECKING:
     from kproxy.proxy.backends.xtables.rules import ChainName
     from kproxy.proxy.plan import Plan
 
-    _Chains = Mapping[Table, frozenset[ChainName]]
+    _Chains = Mapping[TableName, frozenset[ChainName]]
 
-_COUNTED_TABLES = (Table.FILTER, Table.NAT)
+_COUNTED_TABLES = (TableName.FILTER, TableName.NAT)
 """The tables whose rules are counted: mangle has a chain of ours, and no rule."""
 
 _ROUTE_LOCALNET = "net/ipv4/conf/all/route_localnet"
@@ -56,7 +57,7 @@ class IptablesKernel:
         self.tools = tools
         self._latest: DesiredState | None = None
         self._last_applied: DesiredState | None = None
-        self._total: Counter[Table] = Counter()
+        self._total: Counter[TableName] = Counter()
         self._drift_monitor: DriftMonitor | None = None
 
     def apply(self, plan: Plan, options: Options) -> Applied:
@@ -76,7 +77,7 @@ class IptablesKernel:
             seconds=time.monotonic() - started,
         )
 
-    def _rewrite(self, desired: DesiredState) -> dict[Table, int]:
+    def _rewrite(self, desired: DesiredState) -> dict[TableName, int]:
         existing = self._begin()
         nfacct.create_counters(desired.options.counters)
         hooks = self._missing_hooks(desired.context, existing)
@@ -84,7 +85,7 @@ class IptablesKernel:
         _route_localhost(desired.context)
         return written
 
-    def _update(self, last_applied: DesiredState, desired: DesiredState) -> dict[Table, int]:
+    def _update(self, last_applied: DesiredState, desired: DesiredState) -> dict[TableName, int]:
         due = _hooks(last_applied.context) != _hooks(desired.context)
         hooks = self._missing_hooks(desired.context, None) if due else []
         written = self._restore(diff(last_applied, desired, self.tools.block_chains), hooks)
@@ -112,11 +113,11 @@ class IptablesKernel:
         """Missing canary chains, and missing jumps from builtin chains."""
         gone = [
             f"chain {names.CANARY} of table {t.value}"
-            for t in Table
+            for t in TableName
             if not self.tools.has_chain(t, names.CANARY)
         ]
         for hook in _hooks(context):
-            where = f"of {hook.hook.value} in table {hook.table.value}"
+            where = f"of {hook.hook.name} in table {hook.table.value}"
             gone += [
                 f"rule {hook_specification(rule)} {where}" for rule in jumps.missing_jumps(self.tools, hook)
             ]
@@ -139,9 +140,9 @@ class IptablesKernel:
         self._drift_monitor.reset()
         return self.tools.chains()
 
-    def _restore(self, transaction: Transaction, hooks: list[Block]) -> dict[Table, int]:
+    def _restore(self, transaction: Transaction, hooks: list[Block]) -> dict[TableName, int]:
         """Chains first, then the jumps to them; all by one run of the tool, and none where nothing differs."""
-        written: Counter[Table] = Counter()
+        written: Counter[TableName] = Counter()
         if isinstance(transaction, Rewrite):
             self._total.clear()
         counted = self._chunks(transaction, written)
@@ -161,11 +162,11 @@ class IptablesKernel:
         finally:
             drift.ignore_process(0)
 
-    def _chunks(self, transaction: Iterable[Block], written: Counter[Table]) -> Iterator[Block]:
+    def _chunks(self, transaction: Iterable[Block], written: Counter[TableName]) -> Iterator[Block]:
         for block in transaction:
             yield replace(block, lines=self._count_lines(block, written))
 
-    def _count_lines(self, block: Block, written: Counter[Table]) -> Iterator[str]:
+    def _count_lines(self, block: Block, written: Counter[TableName]) -> Iterator[str]:
         """A block's lines; counts its rules into ``written`` while they are read."""
         appended = 0
         for text in block.lines:
@@ -179,7 +180,7 @@ class IptablesKernel:
 
         ``existing`` are the chains that were there before, where that is known.
         """
-        lines = {Table.FILTER: self._missing_guard(context, existing), Table.NAT: []}
+        lines = {TableName.FILTER: self._missing_guard(context, existing), TableName.NAT: []}
         for hook in _hooks(context):
             if existing is None or _may_exist(hook, existing[hook.table]):
                 lines[hook.table] += jumps.repair_lines(self.tools, hook)
@@ -192,12 +193,12 @@ class IptablesKernel:
         if guard is None:
             return []
         if existing is None:
-            stands = self.tools.has_chain(Table.FILTER, guard.name)
+            stands = self.tools.has_chain(TableName.FILTER, guard.name)
         else:
-            stands = guard.name in existing[Table.FILTER]
+            stands = guard.name in existing[TableName.FILTER]
         lines = [] if stands else [f":{guard.name} - [0:0]"]
         for rule in guard.rules:
-            if lines or not self.tools.has_rule(Table.FILTER, guard.name, rule):
+            if lines or not self.tools.has_rule(TableName.FILTER, guard.name, rule):
                 lines.append(f"-A {guard.name} {specification(rule)}")
         return lines
 
@@ -216,7 +217,7 @@ def _with_hooks(blocks: list[Block], hooks: list[Block]) -> list[Block]:
 
 def _may_exist(hook: HookRules, existing: AbstractSet[ChainName]) -> bool:
     """True if any of the jumps may exist already: nothing jumps to a chain that does not exist."""
-    return any(isinstance(r.target, Jump) and r.target.chain in existing for r in hook.rules)
+    return any(isinstance(s, Jump) and s.chain in existing for rule in hook.rules for s in rule.steps)
 
 
 def _route_localhost(context: Context) -> None:
@@ -261,5 +262,5 @@ def remove_iptables_rules(tools: Tools) -> None:
 
     Does nothing on a clean machine (``life.cleanup.stateless``).
     """
-    for table in Table:
+    for table in TableName:
         remove_chains(tools, table, is_ours)

@@ -24,12 +24,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from kproxy.linux.netfilter.rules import Jump
 from kproxy.linux.nft_monitor import NftChange, NftChangeKind, NftMonitor, format_changes
 from kproxy.model.network import Family
 from kproxy.proxy.backends.iptables import names
 from kproxy.proxy.backends.iptables.static_rules import hook_rules
 from kproxy.proxy.backends.xtables.kernel.tools import Variant
-from kproxy.proxy.backends.xtables.rules import Jump, Table
+from kproxy.proxy.backends.xtables.rules import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -39,16 +40,17 @@ if TYPE_CHECKING:
     from kproxy.proxy.backends.xtables.rules import ChainName
 
 _CHAIN_PREFIX = b"KUBE-"
-_TABLES = frozenset(table.value for table in Table)
-_BUILTIN = frozenset(hook.hook.value for hook in hook_rules(localhost=True))
+_TABLES = frozenset(table.value for table in TableName)
+_BUILTIN = frozenset(hook.hook.name for hook in hook_rules(localhost=True))
 _JUMPED_TO = re.compile(
     b"(?:%s)\0"
     % b"|".join(
         sorted(
-            rule.target.chain.encode()
+            step.chain.encode()
             for hook in hook_rules(localhost=False)
             for rule in hook.rules
-            if isinstance(rule.target, Jump)
+            for step in rule.steps
+            if isinstance(step, Jump)
         )
     )
 )
@@ -68,11 +70,11 @@ class DriftMonitor(Protocol):
     def paused(self) -> AbstractContextManager[None]:
         """Context of a write of everything, in which changes are not recorded."""
 
-    def find_drift(self, totals: Mapping[Table, int], *, thorough: bool) -> tuple[str, ...]:
+    def find_drift(self, totals: Mapping[TableName, int], *, thorough: bool) -> tuple[str, ...]:
         """Changes since the last call; ``totals``: expected number of our rules by table; ``thorough``: may start processes."""
 
 
-def is_ours(table: Table, chain: ChainName) -> bool:
+def is_ours(table: TableName, chain: ChainName) -> bool:
     """True if only a service proxy writes to the chain; KUBE-FIREWALL is the kubelet's too."""
     return chain != names.FIREWALL and (chain in names.OWN_CHAINS[table] or names.is_derived(chain))
 
@@ -97,7 +99,7 @@ class NftDriftMonitor:
         """Context in which all monitors of the process are paused: a full write causes tens of thousands of notifications."""
         return NftMonitor.paused()
 
-    def find_drift(self, totals: Mapping[Table, int], *, thorough: bool) -> tuple[str, ...]:  # noqa: ARG002
+    def find_drift(self, totals: Mapping[TableName, int], *, thorough: bool) -> tuple[str, ...]:  # noqa: ARG002
         """Changes notified since the last call; none if notifications were lost, then only a thorough check finds drift."""
         return format_changes(filter(self._concerns_us, self._monitor.changes() or ()))
 
@@ -105,7 +107,7 @@ class NftDriftMonitor:
         """True for a change in a chain of ours, and for a deleted jump to one from a builtin chain."""
         if change.family is not self._family or change.table not in _TABLES:
             return False
-        if is_ours(Table(change.table), change.name):
+        if is_ours(TableName(change.table), change.name):
             return True
         taken = change.kind is NftChangeKind.DELETE_RULE and change.name in _BUILTIN
         return taken and _JUMPED_TO.search(change.body) is not None
@@ -125,10 +127,10 @@ class LegacyDriftMonitor:
     ``listed`` yields the lines of one table in the format of iptables-legacy-save.
     """
 
-    def __init__(self, listed: Callable[[Table], Iterable[bytes]]) -> None:
+    def __init__(self, listed: Callable[[TableName], Iterable[bytes]]) -> None:
         """Start without checksums."""
         self._listed = listed
-        self._checksums: dict[Table, _Checksum] = {}
+        self._checksums: dict[TableName, _Checksum] = {}
         self._not_before = 0.0
 
     def ignore_process(self, process: int) -> None:
@@ -144,22 +146,22 @@ class LegacyDriftMonitor:
         """Context without effect: iptables-legacy has no notifications."""
         return nullcontext()
 
-    def find_drift(self, totals: Mapping[Table, int], *, thorough: bool) -> tuple[str, ...]:
+    def find_drift(self, totals: Mapping[TableName, int], *, thorough: bool) -> tuple[str, ...]:
         """Tables whose number of our rules is not the expected one, or whose checksum differs from the last one."""
         started = time.monotonic()
         if not thorough or started < self._not_before:
             return ()
-        now = {table: self._checksum(table) for table in Table}
+        now = {table: self._checksum(table) for table in TableName}
         ended = time.monotonic()
         self._not_before = ended + _SHARE * (ended - started)
         before, self._checksums = self._checksums, now
         return tuple(
             f"rules of table {table.value}"
-            for table in Table
+            for table in TableName
             if now[table].rules != totals.get(table, 0) or now[table] != before.get(table, now[table])
         )
 
-    def _checksum(self, table: Table) -> _Checksum:
+    def _checksum(self, table: TableName) -> _Checksum:
         rules = check = 0
         for line in self._listed(table):
             tokens = line.split(b" ", 2)

@@ -10,12 +10,13 @@ import shlex
 from typing import TYPE_CHECKING
 
 from kproxy.linux.host import HostError, Reason
-from kproxy.proxy.backends.xtables.rules import hook_specification
+from kproxy.proxy.backends.xtables.rules import format_step, hook_specification
 
 if TYPE_CHECKING:
+    from kproxy.linux.netfilter.rules import Rule
     from kproxy.proxy.backends.iptables.static_rules import HookRules
     from kproxy.proxy.backends.xtables.kernel.tools import Tools
-    from kproxy.proxy.backends.xtables.rules import Rule, Table
+    from kproxy.proxy.backends.xtables.rules import TableName
 
 
 def missing_jumps(tools: Tools, wanted: HookRules) -> list[Rule]:
@@ -29,7 +30,7 @@ def repair_lines(tools: Tools, wanted: HookRules) -> list[str]:
 
     All jumps of the builtin chain are inserted again at its top, since their order matters.
     """
-    standing, chain = _present_jumps(tools, wanted), wanted.hook.value
+    standing, chain = _present_jumps(tools, wanted), wanted.hook.name
     desired = [hook_specification(rule) for rule in wanted.rules]
     if sorted(standing) == sorted(desired):
         return []
@@ -38,20 +39,20 @@ def repair_lines(tools: Tools, wanted: HookRules) -> list[str]:
 
 def insert_lines(wanted: HookRules) -> list[str]:
     """Lines that put the jumps at the top of a builtin chain that has none of them."""
-    chain = wanted.hook.value
+    chain = wanted.hook.name
     lines = enumerate(map(hook_specification, wanted.rules), start=1)
     return [f"-I {chain} {place} {line}" for place, line in lines]
 
 
 def _present_jumps(tools: Tools, wanted: HookRules) -> list[str]:
     """The builtin chain's rules with the effect of one of our jumps, as the tool lists them, in order."""
-    targets = tuple(f" {rule.target}" for rule in wanted.rules)
+    targets = tuple(f" {format_step(rule.steps[-1])}" for rule in wanted.rules)
     ours = [_rule_parts(hook_specification(rule)) for rule in wanted.rules]
-    found = list_chain_rules(tools, wanted.table, wanted.hook.value)
+    found = list_chain_rules(tools, wanted.table, wanted.hook.name)
     return [line for line in found if f" {line}".endswith(targets) and _rule_parts(line) in ours]
 
 
-def list_chain_rules(tools: Tools, table: Table, chain: str) -> list[str]:
+def list_chain_rules(tools: Tools, table: TableName, chain: str) -> list[str]:
     """A chain's rules without ``-A CHAIN``; none where it does not exist, or the tool cannot read it."""
     try:
         lines = tools.list_rules(table, chain)

@@ -18,7 +18,7 @@ from kproxy.proxy.backends.iptables.kernel import Tools, Variant, find_tools, nf
 from kproxy.proxy.backends.iptables.kernel.removal import remove_chains
 from kproxy.proxy.backends.xtables.kernel.tools import command_of, list_chains_by_netlink
 from kproxy.proxy.backends.xtables.names import IPVS_CHAINS, SHARED_CHAINS
-from kproxy.proxy.backends.xtables.rules import Table
+from kproxy.proxy.backends.xtables.rules import TableName
 
 Problems = tuple[HostError, ...]
 """Failed removals; each has the reason, and what to do."""
@@ -53,11 +53,11 @@ def remove_iptables_beside_ipvs(family: Family) -> Problems:
     return (*own, *remove_other_variant(family))
 
 
-def _is_ours(table: Table, name: str) -> bool:
+def _is_ours(table: TableName, name: str) -> bool:
     return name in names.OWN_CHAINS[table] or name in IPVS_CHAINS or names.is_derived(name)
 
 
-def _is_of_ipvs(table: Table, name: str) -> bool:
+def _is_of_ipvs(table: TableName, name: str) -> bool:
     return name in IPVS_CHAINS or name in SHARED_CHAINS.get(table, ())
 
 
@@ -109,12 +109,14 @@ def _report_remaining(family: Family, variant: Variant, absence: HostError) -> P
     return ()
 
 
-def _remove_chains(tools: Tools, is_ours: Callable[[Table, str], bool]) -> Problems:
-    problems = [error for table in Table for error in failures_of(partial(_remove_of, tools, table, is_ours))]
+def _remove_chains(tools: Tools, is_ours: Callable[[TableName, str], bool]) -> Problems:
+    problems = [
+        error for table in TableName for error in failures_of(partial(_remove_of, tools, table, is_ours))
+    ]
     return tuple(problems)
 
 
-def _remove_of(tools: Tools, table: Table, is_ours: Callable[[Table, str], bool]) -> None:
+def _remove_of(tools: Tools, table: TableName, is_ours: Callable[[TableName, str], bool]) -> None:
     count = remove_chains(tools, table, is_ours)
     if count:
         log.info("%s: removed %d chains of table %s", tools.command, count, table.value)

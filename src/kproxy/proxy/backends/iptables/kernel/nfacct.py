@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from kproxy.linux import host
 from kproxy.linux.host import HostError
+from kproxy.linux.netfilter.rules import CountPacket, End, Rule
 from kproxy.linux.netlink import NetlinkFlag, attribute, attributes, netfilter_header
 from kproxy.proxy.backends.xtables.blocks import Block
-from kproxy.proxy.backends.xtables.rules import Accept, Counted, PacketCounter, Rule, Table, specification
+from kproxy.proxy.backends.xtables.rules import PacketCounter, TableName, specification
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,13 +48,14 @@ def create_counters(counters: Iterable[PacketCounter]) -> frozenset[PacketCounte
 def accepts_counting_rules(tools: Tools, counters: Iterable[PacketCounter]) -> bool:
     """True if the tools and the kernel accept a rule with a counter: they can lack the match and have the counters."""
     lines = [
-        f"-A {_PROBE_CHAIN} {specification(Rule(Accept(), (Counted(counter),)))}" for counter in counters
+        f"-A {_PROBE_CHAIN} {specification(Rule((CountPacket(counter.value), End.ACCEPT)))}"
+        for counter in counters
     ]
     try:
-        tools.restore([Block(Table.FILTER, [f":{_PROBE_CHAIN} - [0:0]", *lines])])
+        tools.restore([Block(TableName.FILTER, [f":{_PROBE_CHAIN} - [0:0]", *lines])])
     except HostError:
         return False
-    tools.restore([Block(Table.FILTER, [f":{_PROBE_CHAIN} - [0:0]", f"-X {_PROBE_CHAIN}"])])
+    tools.restore([Block(TableName.FILTER, [f":{_PROBE_CHAIN} - [0:0]", f"-X {_PROBE_CHAIN}"])])
     return True
 
 

@@ -10,24 +10,24 @@ import re
 from typing import TYPE_CHECKING
 
 from kproxy.linux.host import HostError, Reason
+from kproxy.linux.netfilter.rules import Point
 from kproxy.proxy.backends.iptables import names
 from kproxy.proxy.backends.iptables.diff import delete_chains_blocks
 from kproxy.proxy.backends.iptables.kernel.jumps import list_chain_rules
 from kproxy.proxy.backends.xtables.blocks import Block
-from kproxy.proxy.backends.xtables.rules import Hook
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from collections.abc import Set as AbstractSet
 
     from kproxy.proxy.backends.xtables.kernel.tools import Tools
-    from kproxy.proxy.backends.xtables.rules import ChainName, Table
+    from kproxy.proxy.backends.xtables.rules import ChainName, TableName
 
-_BUILTIN = frozenset(hook.value for hook in Hook)
+_BUILTIN = frozenset(Point.__members__)
 _TARGET = re.compile(r" -[jg] (\S+)$")
 
 
-def remove_chains(tools: Tools, table: Table, is_ours: Callable[[Table, ChainName], bool]) -> int:
+def remove_chains(tools: Tools, table: TableName, is_ours: Callable[[TableName, ChainName], bool]) -> int:
     """Remove our chains from a table, and all jumps to them from builtin chains; returns the number of chains removed.
 
     A chain that a rule in another program's chain refers to stays, and `HostError` BUSY names both.  It is flushed,
@@ -50,7 +50,7 @@ def remove_chains(tools: Tools, table: Table, is_ours: Callable[[Table, ChainNam
     return len(ours)
 
 
-def _chains(tools: Tools, table: Table) -> AbstractSet[ChainName]:
+def _chains(tools: Tools, table: TableName) -> AbstractSet[ChainName]:
     """Names of existing chains; none where the kernel does not support the variant."""
     try:
         return tools.chains()[table]
@@ -61,7 +61,7 @@ def _chains(tools: Tools, table: Table) -> AbstractSet[ChainName]:
 
 
 def _removal(
-    tools: Tools, table: Table, removed: AbstractSet[ChainName], kept: AbstractSet[ChainName]
+    tools: Tools, table: TableName, removed: AbstractSet[ChainName], kept: AbstractSet[ChainName]
 ) -> list[Block]:
     """Blocks that delete jumps, flush chains that stay and delete the others; the one most referred to comes last."""
     existing = _chains(tools, table)
@@ -79,7 +79,9 @@ def _removal(
     ]
 
 
-def _references(tools: Tools, table: Table, ours: AbstractSet[ChainName]) -> dict[ChainName, tuple[str, ...]]:
+def _references(
+    tools: Tools, table: TableName, ours: AbstractSet[ChainName]
+) -> dict[ChainName, tuple[str, ...]]:
     """Rules in other programs' chains that refer to ours, by our chain."""
     found: dict[ChainName, tuple[str, ...]] = {}
     for line in tools.saved(table):
@@ -95,7 +97,7 @@ def _target(rule: str) -> ChainName:
     return found[1] if found else ""
 
 
-def _referred_to(tools: Tools, table: Table, references: dict[ChainName, tuple[str, ...]]) -> HostError:
+def _referred_to(tools: Tools, table: TableName, references: dict[ChainName, tuple[str, ...]]) -> HostError:
     stays = "; ".join(
         f"chain {name}, to which {len(rules)} of another program's rules lead, the first: {rules[0]}"
         for name, rules in sorted(references.items())

@@ -10,20 +10,20 @@ from dataclasses import dataclass
 
 from kproxy.linux.host import HostError, Reason
 from kproxy.proxy.backends.ipvs import names
-from kproxy.proxy.backends.ipvs.rules import HookRule, Ruleset
+from kproxy.proxy.backends.ipvs.rules import HookRule, Ruleset, rule_text
 from kproxy.proxy.backends.xtables.blocks import Block
 from kproxy.proxy.backends.xtables.kernel.tools import Tools
-from kproxy.proxy.backends.xtables.rules import Table
+from kproxy.proxy.backends.xtables.rules import TableName
 
-OWN_CHAINS: Mapping[Table, tuple[str, ...]] = {
-    Table.MANGLE: (
+OWN_CHAINS: Mapping[TableName, tuple[str, ...]] = {
+    TableName.MANGLE: (
         names.TRAFFIC_POLICY,
         names.IPVS_OUT_FILTER,
         names.SHORTCUT,
         names.SOURCE_RANGES_FIREWALL,
     ),
-    Table.NAT: (names.LOAD_BALANCER, names.NODE_PORT),
-    Table.FILTER: (
+    TableName.NAT: (names.LOAD_BALANCER, names.NODE_PORT),
+    TableName.FILTER: (
         names.NODE_PORT,
         names.IPVS_FILTER,
         names.IPVS_OUT_FILTER,
@@ -32,10 +32,10 @@ OWN_CHAINS: Mapping[Table, tuple[str, ...]] = {
 }
 """Chains that only ipvs mode has."""
 
-_REFERRING: Mapping[Table, tuple[str, ...]] = {
-    Table.MANGLE: ("PREROUTING", "OUTPUT"),
-    Table.NAT: (names.SERVICES, names.POSTROUTING),
-    Table.FILTER: ("INPUT", "FORWARD", "OUTPUT", names.PROXY_FIREWALL),
+_REFERRING: Mapping[TableName, tuple[str, ...]] = {
+    TableName.MANGLE: ("PREROUTING", "OUTPUT"),
+    TableName.NAT: (names.SERVICES, names.POSTROUTING),
+    TableName.FILTER: ("INPUT", "FORWARD", "OUTPUT", names.PROXY_FIREWALL),
 }
 """Chains that ipvs mode shares with others, and in which rules refer to its chains and sets."""
 
@@ -61,15 +61,19 @@ class IptablesChains:
         """Jumps that do not exist; runs the tool once for each builtin chain."""
         places = dict.fromkeys((hook.table, hook.chain) for hook in hooks)
         there = {place: self._rules(*place) for place in places}
-        return [hook for hook in hooks if f"-A {hook.chain} {hook.rule}" not in there[hook.table, hook.chain]]
+        return [
+            hook
+            for hook in hooks
+            if f"-A {hook.chain} {rule_text(hook.rule)}" not in there[hook.table, hook.chain]
+        ]
 
     def remove(self) -> None:
         """Remove the chains that only this mode has, and every rule that refers to them or to its sets."""
-        blocks = [Block(table, lines) for table in Table if (lines := self._removal(table))]
+        blocks = [Block(table, lines) for table in TableName if (lines := self._removal(table))]
         if blocks:
             self.tools.restore(blocks)
 
-    def _removal(self, table: Table) -> list[str]:
+    def _removal(self, table: TableName) -> list[str]:
         there = [chain for chain in OWN_CHAINS[table] if self._rules(table, chain)]
         rules = [rule for chain in _REFERRING[table] for rule in self._rules(table, chain)]
         return [
@@ -78,7 +82,7 @@ class IptablesChains:
             *(f"-X {chain}" for chain in there),
         ]
 
-    def _rules(self, table: Table, chain: str) -> list[str]:
+    def _rules(self, table: TableName, chain: str) -> list[str]:
         """The chain as ``iptables -S`` lists it, its declaration first; empty where there is none."""
         try:
             return self.tools.list_rules(table, chain)
@@ -89,15 +93,15 @@ class IptablesChains:
 
     def _hookchain_blocks(self, hooks: list[HookRule]) -> list[Block]:
         """Blocks that insert all jumps of a builtin chain at its top if one is missing, since their order matters."""
-        lines: dict[Table, list[str]] = {}
-        places: dict[tuple[Table, str], int] = {}
+        lines: dict[TableName, list[str]] = {}
+        places: dict[tuple[TableName, str], int] = {}
         absent = self.missing_hooks(hooks)
         for hook in hooks:
             if hook not in absent:
-                lines.setdefault(hook.table, []).append(f"-D {hook.chain} {hook.rule}")
+                lines.setdefault(hook.table, []).append(f"-D {hook.chain} {rule_text(hook.rule)}")
         for hook in hooks:
             place = places[hook.table, hook.chain] = places.get((hook.table, hook.chain), 0) + 1
-            lines.setdefault(hook.table, []).append(f"-I {hook.chain} {place} {hook.rule}")
+            lines.setdefault(hook.table, []).append(f"-I {hook.chain} {place} {rule_text(hook.rule)}")
         return [Block(table, found) for table, found in lines.items()]
 
 
@@ -108,14 +112,14 @@ def chain_blocks(ruleset: Ruleset) -> list[Block]:
             table,
             [
                 *(f":{chain} - [0:0]" for chain in found),
-                *(f"-A {chain} {rule}" for chain, rules in found.items() for rule in rules),
+                *(f"-A {chain} {rule_text(rule)}" for chain, rules in found.items() for rule in rules),
             ],
         )
         for table, found in ruleset.chains.items()
     ]
 
 
-def _refers_to_ours(rule: str, table: Table) -> bool:
+def _refers_to_ours(rule: str, table: TableName) -> bool:
     """True if a listed rule refers to a chain or set that only ipvs mode has."""
     if not rule.startswith("-A"):
         return False

@@ -18,13 +18,14 @@ from kproxy.linux.host import HostError, Reason
 from kproxy.linux.netlink import attributes, netfilter_header
 from kproxy.model.network import Family
 from kproxy.proxy.backends.xtables.blocks import LEGACY_BLOCK_CHAINS, NFT_BLOCK_CHAINS
-from kproxy.proxy.backends.xtables.rules import Table, specification
+from kproxy.proxy.backends.xtables.rules import TableName, specification
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from kproxy.linux.netfilter.rules import Rule
     from kproxy.proxy.backends.xtables.blocks import Block
-    from kproxy.proxy.backends.xtables.rules import ChainName, Rule
+    from kproxy.proxy.backends.xtables.rules import ChainName
 
 LOCK_SECONDS = 5
 """Time in seconds that a tool waits for the xtables lock (``life.iptables-lock``)."""
@@ -82,24 +83,24 @@ class Tools:
         text = (chunk.encode() for block in blocks for chunk in block.chunks())
         host.run_tool(argv, text, timeout=RESTORE_TIMEOUT, environment=self.environment, on_start=on_start)
 
-    def has_rule(self, table: Table, chain: ChainName, rule: Rule) -> bool:
+    def has_rule(self, table: TableName, chain: ChainName, rule: Rule) -> bool:
         """True if the chain exists and has exactly this rule, at any place."""
         return self._succeeds(table, "-C", chain, *shlex.split(specification(rule)))
 
-    def has_chain(self, table: Table, chain: ChainName) -> bool:
+    def has_chain(self, table: TableName, chain: ChainName) -> bool:
         """True if the chain exists."""
         return self._succeeds(table, "-S", chain)
 
-    def list_rules(self, table: Table, chain: ChainName) -> list[str]:
+    def list_rules(self, table: TableName, chain: ChainName) -> list[str]:
         """A chain as ``-S`` prints it, its declaration first; raises `HostError` if it does not exist."""
         argv = (self.command, "-w", str(LOCK_SECONDS), "-t", table.value, "-S", chain)
         return host.run_tool(argv, environment=self.environment).splitlines()
 
-    def chains(self) -> dict[Table, frozenset[ChainName]]:
+    def chains(self) -> dict[TableName, frozenset[ChainName]]:
         """Names of all chains in the tables we use, builtin ones included where they exist."""
         return _nft_chains(self.family) if self.variant is Variant.NFT else self._chains_of_legacy()
 
-    def _succeeds(self, table: Table, *arguments: str) -> bool:
+    def _succeeds(self, table: TableName, *arguments: str) -> bool:
         argv = (self.command, "-w", str(LOCK_SECONDS), "-t", table.value, *arguments)
         try:
             host.run_tool(argv, environment=self.environment)
@@ -110,16 +111,16 @@ class Tools:
             raise
         return True
 
-    def _chains_of_legacy(self) -> dict[Table, frozenset[ChainName]]:
+    def _chains_of_legacy(self) -> dict[TableName, frozenset[ChainName]]:
         loaded = _legacy_tables(self.family)  # reading another would create it
-        return {t: self._saved_chains(t) if t.value in loaded else frozenset() for t in Table}
+        return {t: self._saved_chains(t) if t.value in loaded else frozenset() for t in TableName}
 
-    def _saved_chains(self, table: Table) -> frozenset[ChainName]:
+    def _saved_chains(self, table: TableName) -> frozenset[ChainName]:
         return frozenset(
             line[1:].split(b" ", 1)[0].decode() for line in self.saved(table) if line.startswith(b":")
         )
 
-    def saved(self, table: Table) -> Iterator[bytes]:
+    def saved(self, table: TableName) -> Iterator[bytes]:
         """Output of ``iptables-save`` for a table; with iptables-nft it takes 20 s with 5,000 Services."""
         return host.run_lines((f"{self.command}-save", "-t", table.value), environment=self.environment)
 
@@ -146,7 +147,7 @@ def command_of(family: Family, variant: Variant | None) -> str:
     return _COMMANDS[family] + (f"-{variant.value}" if variant else "")
 
 
-def list_chains_by_netlink(family: Family, variant: Variant) -> dict[Table, frozenset[ChainName]] | None:
+def list_chains_by_netlink(family: Family, variant: Variant) -> dict[TableName, frozenset[ChainName]] | None:
     """The chains of a variant as far as the kernel lists them without tools; None: tables exist, with unknown chains.
 
     nf_tables can be dumped; of iptables-legacy only the names of tables are listed.  Raises `HostError` where the kernel
@@ -157,15 +158,15 @@ def list_chains_by_netlink(family: Family, variant: Variant) -> dict[Table, froz
     return None if _legacy_tables(family) else {}
 
 
-def _nft_chains(family: Family) -> dict[Table, frozenset[ChainName]]:
-    found: dict[str, set[ChainName]] = {table.value: set() for table in Table}
+def _nft_chains(family: Family) -> dict[TableName, frozenset[ChainName]]:
+    found: dict[str, set[ChainName]] = {table.value: set() for table in TableName}
     with host.Netlink(host.NETLINK_NETFILTER) as netlink:
         for payload in netlink.dump(_NFT_MSG_GETCHAIN, netfilter_header(_NFPROTO[family])):
             chain = attributes(payload[_NFGENMSG_SIZE:])
             table, name = (_text(chain[kind]) for kind in (_NFTA_CHAIN_TABLE, _NFTA_CHAIN_NAME))
             if table in found:
                 found[table].add(name)
-    return {table: frozenset(found[table.value]) for table in Table}
+    return {table: frozenset(found[table.value]) for table in TableName}
 
 
 def _legacy_tables(family: Family) -> list[str]:
