@@ -20,7 +20,7 @@ REPORTED_SECONDS = 1.0
 SYNC_PERIOD = 2.0
 LOOKED_AT = SYNC_PERIOD + 4.0
 """Seconds within which drift without notification is repaired, with a margin for a guest on a busy machine."""
-NOTICED = "somebody changed our rules"
+NOTICED = "another program changed our rules"
 
 
 def damage(*commands: str) -> Callable[[Stage], Awaitable[None]]:

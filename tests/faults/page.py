@@ -15,7 +15,7 @@ HEAD = """\
 
 What goes wrong around the daemon, with traffic flowing: two nodes, a daemon on each, four clients (two pods, the node itself, one
 from outside by a node port) that open one connection after the other. Held for every row: **no connection is lost, and no first packet of
-one**, but where rules are taken away; `/healthz` tells the truth; and what was changed meanwhile is in the kernel of both nodes, in
+one**, but where rules are taken away; `/healthz` is right; and what was changed meanwhile is in the kernel of both nodes, in
 both families, soon after the fault ends.
 
 *Recovery* is that time, from the end of the fault. A lost connection to the API server is tried again after 0.1 s, doubling up to

@@ -36,7 +36,7 @@ FAULTS = (
     ),
     Fault(
         name="watch-cut",
-        about="For 2 s each watch is reset in the middle of the first object it tells.",
+        about="For 2 s each watch is reset in the middle of the first object it sends.",
         happen=on_the_wire(wire.cut),
         within=BACK,
         also=(IPTABLES_NFT,),
@@ -94,7 +94,7 @@ FAULTS = (
     ),
     Fault(
         name="version-forgotten",
-        about="Watches end, and when the server is back it answers 410 Gone for every version it has told.",
+        about="Watches end, and when the server is back it answers 410 Gone for every version it has sent.",
         happen=version_forgotten,
         within=BACK,
         also=(IPTABLES_NFT,),

@@ -106,5 +106,5 @@ def test_two_daemons_on_a_node_do_not_rewrite_each_others_rules_for_ever() -> No
 
     done, log = asyncio.run(count())
     assert 0 < done <= MOST_TRANSACTIONS
-    assert "somebody changed our rules, writing all again in" in log
+    assert "another program changed our rules, writing all again in" in log
     assert "(PID " in log

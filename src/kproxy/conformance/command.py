@@ -39,7 +39,7 @@ from kproxy.spec.regressions import REGRESSIONS
 
 
 class ConformanceRunError(Exception):
-    """A run that is impossible as requested; the message says why and what to do."""
+    """A run that is impossible as requested; the message has the reason and the remedy."""
 
 
 def matching_cases(globs: Sequence[str]) -> list[Case]:

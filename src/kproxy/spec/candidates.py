@@ -1,6 +1,6 @@
 """The endpoints of one service port: all slices of the Service together, in one family.
 
-Part of the specification: what the EndpointSlices say, before anything is chosen.
+Part of the specification: the endpoints of the EndpointSlices, before any is chosen.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class Level(enum.Enum):
 
 
 class Authority(enum.Enum):
-    """Who says so, strongest first."""
+    """Kinds of source, strongest first."""
 
     API_DOCS = "Kubernetes API and user documentation"
     KEP = "Kubernetes enhancement proposal"

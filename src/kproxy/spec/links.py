@@ -90,7 +90,7 @@ def unit_test(file: str) -> str:
 
 
 def kube_proxy_source(file: str) -> str:
-    """A file of upstream's proxy, for what only it says."""
+    """A file of upstream's proxy, for what it alone documents."""
     return f"{_KUBERNETES}/blob/v1.36.0/{file}.go"
 
 

@@ -208,7 +208,7 @@ def _expect_drop(kind: ServiceAddressKind, found: Candidates) -> Expectation:
     return _with_outcomes(answer, {REJECTED}, (either,))
 
 
-# --------------------------------------------------------------------------- somebody may answer
+# --------------------------------------------------------------------------- an endpoint may answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +249,7 @@ def _expect_delivery(
 
 
 def _place(cluster: api.Cluster, node: NodeFacts) -> NodeLocality:
-    """The node, and its zone as the Node object's label says."""
+    """The node, and its zone by the Node object's label."""
     known = cluster.node(node.name)
     return NodeLocality(node.name, known.metadata.labels.get(api.ZONE_LABEL, "") if known else "")
 

@@ -48,7 +48,7 @@ Outcome = Delivered | Failure
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """The lawful outcomes of a packet, and the clauses that say so (never empty)."""
+    """The lawful outcomes of a packet, and the clauses that allow them (never empty)."""
 
     outcomes: frozenset[Outcome]
     clauses: tuple[ClauseId, ...]

@@ -16,12 +16,12 @@ from kproxy.spec.services import Reasons
 
 
 class SenderKind(enum.Enum):
-    """The kinds of sender that rules tell apart."""
+    """The kinds of sender that rules distinguish."""
 
     POD = "a pod of this node, as the detector has it"
     OTHER_NODES_POD = "a pod of another node, which the detector takes for one of this node"
     HOST = "a process of this node"
-    OUTSIDE = "anyone else"
+    OUTSIDE = "any other sender"
 
 
 @dataclass(frozen=True, slots=True)

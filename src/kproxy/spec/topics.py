@@ -16,7 +16,7 @@ from types import MappingProxyType
 class Topic:
     """A part of what a service proxy does.
 
-    ``areas``: first words of IDs of clauses; ``groups``: first words of IDs of cases.
+    ``areas``: first parts of IDs of clauses; ``groups``: first parts of IDs of cases.
     """
 
     name: str
@@ -72,7 +72,9 @@ _LIST = (
         ("masquerade",),
         ("masquerade",),
     ),
-    Topic("detect-local", "How pods are told from other senders.", ("detect-local",), ("detect-local",)),
+    Topic(
+        "detect-local", "How pods are distinguished from other senders.", ("detect-local",), ("detect-local",)
+    ),
     Topic("protocol", "TCP, UDP and SCTP, side by side.", ("protocol",), ("protocols",)),
     Topic("balancing", "How connections spread over endpoints.", ("balancing",), ("balancing",)),
     Topic("change", "Changes of objects, and how soon they are in effect.", ("change",), ("convergence",)),
@@ -96,7 +98,7 @@ _LIST = (
     ),
     Topic(
         "health",
-        "What load balancers are told: health check node ports, and the proxy's own health.",
+        "What load balancers learn of a node: health check node ports, and the proxy's own health.",
         ("health-check", "proxy-health"),
         ("health-check", "proxy-health"),
     ),

@@ -34,7 +34,7 @@ class SourceRange(enum.Enum):
     CLUSTER_CIDR = "the pods of all nodes"
     NODE_NETWORK = "the nodes' network, the on-link client included"
     REMOTE_NETWORK = "the routed client's network"
-    NOWHERE = "a network nobody is in (192.0.2.128/25, 2001:db8:ffff::/64)"
+    NOWHERE = "a network without a client (192.0.2.128/25, 2001:db8:ffff::/64)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

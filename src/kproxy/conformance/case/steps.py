@@ -311,7 +311,7 @@ class WatchFault(enum.Enum):
 
     CONNECTION_RESET = "its connections to the API server are reset"
     GONE = "it cannot watch, and when it can, the API server has forgotten what happened: 410 Gone"
-    DELAYED = "its watches are silent, and then tell all at once"
+    DELAYED = "its watches are silent, and then deliver all at once"
 
 
 @dataclass(frozen=True, slots=True)

@@ -391,7 +391,7 @@ TIME_IS_CHANGED = case(
 
 MANY_CLIENTS = case(
     "affinity.many-clients",
-    "Though more clients ask than a proxy need remember, each gets an endpoint, and again.",
+    "Though more clients connect than a proxy need remember, each gets an endpoint, and again.",
     Apply(names := service("names", "a1", "b1", ports=UDP_PORT, affinity_seconds=HOURS)),
     Probe(
         sender=spoofed(UNUSED_HOSTS, "a"), to=names.cluster_ip, expect=BOTH_REWRITTEN, count=220, spread=True

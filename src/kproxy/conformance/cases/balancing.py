@@ -1,7 +1,7 @@
 """Cases on shares: each endpoint gets as many new connections as the others, also after removals.
 
 Only values; the vocabulary is `kproxy.conformance.case`.  Each of these probes takes hundreds of connections, so
-they are few; that every endpoint is chosen at all is asked all over the catalogue.
+they are few; that every endpoint is chosen at all is checked all over the catalogue.
 """
 
 from __future__ import annotations

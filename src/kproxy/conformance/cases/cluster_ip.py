@@ -240,7 +240,8 @@ OUTSIDE_THE_SERVICE_CIDR = case(
 
 SECOND_SERVICE_CIDR = case(
     "cluster-ip.second-service-cidr",
-    "A ServiceCIDR that is added leaves Services in its range served, and may shut the addresses that nobody has.",
+    "A ServiceCIDR that is added leaves Services in its range served, and may shut the addresses that no "
+    "Service has.",
     Apply(early := service("early", "a1", "b1", in_second_service_cidr=True)),
     Probe(sender=pod("a2"), to=early.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
     AddServiceCidr(),

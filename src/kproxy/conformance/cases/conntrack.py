@@ -1,7 +1,7 @@
 """Cases on flows that connection tracking remembers: UDP that must move, TCP and neighbours that must not.
 
 Only values; the vocabulary is `kproxy.conformance.case`.  A held UDP flow keeps its source port: only
-a cleaned table lets it see what has changed.  Endpoints that left go on answering whoever still comes.
+a cleaned table lets it see what has changed.  Endpoints that left go on answering clients that still come.
 """
 
 from __future__ import annotations

@@ -52,7 +52,8 @@ KEPT_OR_REWRITTEN = delivered_to("a1", "b1") | delivered_to("a1", "b1", source=M
 
 CLUSTER_CIDR_OF_ONE_FAMILY = case(
     "detect-local.cluster-cidr-of-one-family",
-    "With a clusterCIDR of IPv4 only, pods are told in IPv4; in IPv6 nobody is rewritten but at external addresses.",
+    "With a clusterCIDR of IPv4 only, pods are detected in IPv4; in IPv6 no client is rewritten but at "
+    "external addresses.",
     Apply(
         WEB,
         near := service("near", "a1", "a2"),
@@ -85,7 +86,7 @@ CLUSTER_CIDR_OF_ONE_FAMILY = case(
 
 CLUSTER_CIDR_OF_THE_OTHER_FAMILY = case(
     "detect-local.cluster-cidr-where-the-other-family-has-none",
-    "The range of IPv4 tells IPv4's pods, whether or not IPv6 has one.",
+    "The range of IPv4 detects IPv4's pods, whether or not IPv6 has one.",
     Apply(WEB),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
     Probe(

@@ -38,7 +38,7 @@ DATAGRAMS = {"protocol.udp.served"}
 
 POD_ADDRESS_FROM_OUTSIDE = case(
     "detect-local.pod-address-from-outside",
-    "Where the pods' range tells who is a pod, a source of it is one, though it comes in from outside.",
+    "Where pods are detected by their range, a source of it is a pod, though it comes in from outside.",
     Apply(NAMES),
     Probe(sender=spoofed("b2", via="a"), to=NAMES.cluster_ip, expect=ON_EITHER),
     Probe(sender=spoofed("a2", via="a"), to=NAMES.cluster_ip, expect=ON_EITHER),
@@ -49,7 +49,7 @@ POD_ADDRESS_FROM_OUTSIDE = case(
 
 POD_ADDRESS_FROM_ANOTHER_NODE = case(
     "detect-local.pod-address-of-another-node",
-    "Where the node's own range tells pods, a source of another node's range is a client outside.",
+    "Where pods are detected by the node's own range, a source of another node's range is a client outside.",
     Apply(NAMES),
     Probe(sender=spoofed("b2", via="a"), to=NAMES.cluster_ip, expect=FROM_EITHER),
     Probe(sender=spoofed("a2", via="a"), to=NAMES.cluster_ip, expect=ON_EITHER),
@@ -61,7 +61,8 @@ POD_ADDRESS_FROM_ANOTHER_NODE = case(
 
 POD_ADDRESS_BY_A_WRONG_INTERFACE = case(
     "detect-local.pod-address-by-no-pods-interface",
-    "Where interfaces' names tell pods, a pod's address that comes in by the uplink is a client's outside.",
+    "Where pods are detected by interfaces' names, a pod's address that comes in by the uplink is a "
+    "client's outside.",
     Apply(NAMES),
     Probe(sender=spoofed("a2", via="a"), to=NAMES.cluster_ip, expect=FROM_EITHER),
     Probe(sender=pod("a2"), to=NAMES.cluster_ip, expect=ON_EITHER),
@@ -72,7 +73,7 @@ POD_ADDRESS_BY_A_WRONG_INTERFACE = case(
 
 POD_ADDRESS_PAST_THE_BRIDGE = case(
     "detect-local.pod-address-past-the-bridge",
-    "Where a bridge tells pods, a pod's address that does not come in by it is a client's outside.",
+    "Where pods are detected by a bridge, a pod's address that does not come in by it is a client's outside.",
     Apply(NAMES),
     Probe(sender=spoofed("a1", via="a"), to=NAMES.cluster_ip, expect=FROM_EITHER),
     Probe(sender=pod("a1"), to=NAMES.cluster_ip, expect=ON_EITHER),

@@ -76,7 +76,7 @@ ONLY_READY_ONES = case(
 
 MISSING_CONDITIONS_MEAN_READY = case(
     "readiness.missing-conditions-mean-ready",
-    "An endpoint of which nothing is said is as good as a ready one.",
+    "An endpoint without conditions is used like a ready one.",
     Apply(bare := service("bare", backends=(Backend(on="a1", ready=None), Backend(on="b1")))),
     Probe(sender=pod("a2"), to=bare.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
     clauses=POD_CLAUSES | SPREAD | {"endpoints.conditions.missing-means-ready"},

@@ -82,7 +82,8 @@ DATAGRAMS_ARE_REFUSED = case(
 
 NODE_PORT_IS_REFUSED = case(
     "no-endpoints.node-port-is-refused",
-    "A node port without endpoints is refused on every node; the node's own daemon of that number is not asked.",
+    "A node port without endpoints is refused on every node; the node's own daemon of that number gets no "
+    "packet.",
     Apply(
         service("empty", type=Type.NODE_PORT),
         beside := service("beside", "b2", type=Type.NODE_PORT),
@@ -259,7 +260,7 @@ UNDEFINED_PROTOCOL = case(
 
 UNALLOCATED_ADDRESS = case(
     "no-endpoints.unallocated-address-leads-nowhere",
-    "A cluster IP that no Service has reaches nobody's endpoint.",
+    "A cluster IP that no Service has reaches no endpoint.",
     Apply(NEIGHBOUR),
     Probe(sender=pod("a1"), to=unallocated(), expect=DROPPED | UNTOUCHED),
     Probe(sender=host("a"), to=unallocated(), expect=DROPPED | UNTOUCHED),

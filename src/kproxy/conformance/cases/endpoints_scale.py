@@ -42,7 +42,7 @@ POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-s
 SPREAD = {"balancing.every-endpoint-chosen", ANY_NUMBER}
 
 ON_PODS = ("a1", "b1", "a2", "b2")
-"""Others are free to ask: a pod cannot reach one of its own addresses from another."""
+"""Others are free to send: a pod cannot reach one of its own addresses from another."""
 SLICE = 100
 
 

@@ -101,7 +101,7 @@ OTHER_PORTS_LEAD_NOWHERE = case(
 
 REFUSED_BY_THE_GATE = case(
     "external-ip.refused-by-the-gate",
-    "With external IPs switched off nobody is diverted: packets go where routing takes them.",
+    "With external IPs switched off no packet is translated: all go where routing takes them.",
     Apply(WEB),
     Probe(sender=client("a"), to=WEB.external_ip(), expect=UNTOUCHED),
     Probe(sender=pod("a2"), to=WEB.external_ip(), expect=UNTOUCHED),
@@ -115,8 +115,8 @@ REFUSED_BY_THE_GATE = case(
 
 BAD_TEXT_IS_PASSED_OVER = case(
     "external-ip.bad-text-is-passed-over",
-    "Addresses of both families and words that are none stand before a good address, "
-    "which is served; so are the cluster IP and the neighbour.",
+    "Addresses of both families and texts that are none stand before a good address, which is served; so "
+    "are the cluster IP and the neighbour.",
     Apply(
         poisoned := service(
             "poisoned",
@@ -167,7 +167,8 @@ SHARED_BY_TWO_SERVICES = case(
 
 CLAIMED_BY_TWO_SERVICES = case(
     "external-ip.claimed-by-two-services",
-    "Of two Services that list one external IP and port either may answer, and nobody else; both keep their own addresses.",
+    "Of two Services that list one external IP and port either may answer, and no other; both keep their "
+    "own addresses.",
     Apply(
         WEB,
         other := service("other", "b2", external_ips=1, same_vip_as="web"),

@@ -208,7 +208,7 @@ EXTERNAL_HOST_NETWORK = case(
 
 POD_OF_ANOTHER_NODE = case(
     "external-policy.pod-of-another-node",
-    "A pod that asks another node's port may be taken for a pod there; its address is kept in any case.",
+    "A pod that sends to another node's port may be taken for a pod there; its address is kept in any case.",
     Apply(split := service("split", "b1", "b2", type=Type.NODE_PORT, external_policy=LOCAL)),
     Probe(sender=pod("a1"), to=split.node_port("b"), expect=delivered_to("b1", "b2") | DROPPED, count=6),
     Probe(sender=client("b"), to=split.node_port("b"), expect=delivered_to("b1", "b2"), spread=True),
@@ -224,7 +224,8 @@ POD_OF_ANOTHER_NODE = case(
 
 PODS_UNKNOWN = case(
     "external-policy.pods-unknown",
-    "Where pods cannot be told they are as if outside; the node itself still reaches every endpoint.",
+    "Where pods cannot be detected they are like clients outside; the node itself still reaches every "
+    "endpoint.",
     Apply(near := service("near", "a1", type=Type.LOAD_BALANCER, external_policy=LOCAL, vips=(Vip(),)), both),
     Probe(sender=pod("a2"), to=both.vip(), expect=delivered_to("a1"), count=6),
     Probe(sender=pod("b2"), to=near.vip(), expect=DROPPED),

@@ -48,7 +48,7 @@ WIDE = WEB.replace(external_policy=Policy.CLUSTER)
 
 FOLLOWS_LOCAL_ENDPOINTS = case(
     "health-check.follows-local-endpoints",
-    "Each node tells how many endpoints it has, and stops when the policy is Cluster.",
+    "Each node reports how many endpoints it has, and stops when the policy is Cluster.",
     Apply(WEB),
     CheckHealth(sender=client("a"), to=WEB.health_check("a"), expect=2, clauses=(LOCAL_ENDPOINTS_REPORTED,)),
     CheckHealth(sender=remote("b"), to=WEB.health_check("b"), expect=1, clauses=(LOCAL_ENDPOINTS_REPORTED,)),
@@ -76,7 +76,8 @@ ENDING = service(
 
 TERMINATING_DO_NOT_COUNT = case(
     "health-check.terminating-endpoints-do-not-count",
-    "A node whose last endpoint terminates serves what comes, and tells the load balancer to send no more.",
+    "A node whose last endpoint terminates serves what comes, and its health check fails, so that the load "
+    "balancer sends no more.",
     Apply(ENDING, beside := WEB.replace(name="beside")),
     CheckHealth(
         sender=client("a"), to=ENDING.health_check("a"), expect=0, clauses=(LOCAL_ENDPOINTS_REPORTED,)
@@ -175,7 +176,7 @@ TWO_PORTS_MOVED = TWO_PORTS.replace(backends=MOVED.backends)
 
 FOR_LOAD_BALANCERS = case(
     "health-check.number-weight-and-path",
-    "The number of endpoints is told, each once for all ports, in a header as well, and whatever path is asked for.",
+    "The number of endpoints is reported, each once for all ports, in a header as well, and for every path.",
     Apply(TWO_PORTS),
     CheckHealth(
         sender=client("a"),

@@ -53,7 +53,8 @@ ERRORS = "icmp.errors.translated-back"
 
 REFUSAL_BY_THE_ENDPOINT = case(
     "icmp.refusal-by-the-endpoint",
-    "What an endpoint's own kernel refuses, the client hears of as from the address that it asked; at every address.",
+    "What an endpoint's own kernel refuses, the client gets as an error from the address that it sent to; "
+    "at every address.",
     Apply(DNS, beside := service("beside", "b1", ports=UDP_PORT)),
     Open(flow="pod", sender=pod("a2"), to=DNS.cluster_ip, expect=ON_B1),
     Open(flow="node", sender=host("a"), to=DNS.cluster_ip, expect=FROM_B1),

@@ -76,7 +76,7 @@ INTERNAL_STAYS_ON_NODE = case(
 
 INTERNAL_DROPS_WITHOUT_LOCAL_ENDPOINT = case(
     "internal-policy.drops-without-local-endpoint",
-    "On a node without an endpoint everyone gets silence, not a refusal, TCP and UDP alike.",
+    "On a node without an endpoint every client gets silence, not a refusal, TCP and UDP alike.",
     Apply(
         far := service("far", "b1", internal_policy=LOCAL),
         names := service("names", "b1", internal_policy=LOCAL, ports=UDP_PORT),
@@ -102,7 +102,7 @@ INTERNAL_DROPS_WITHOUT_LOCAL_ENDPOINT = case(
 
 INTERNAL_BINDS_OUTSIDE_CLIENTS = case(
     "internal-policy.binds-clients-outside",
-    "A client outside that asks a node for a cluster IP reaches that node's endpoints, rewritten.",
+    "A client outside that sends to a cluster IP through a node reaches that node's endpoints, rewritten.",
     Apply(pair := service("pair", "a1", "b1", internal_policy=LOCAL)),
     Probe(sender=client("a"), to=pair.cluster_ip, expect=delivered_to("a1", source=MASQUERADED), count=6),
     Probe(sender=remote("b"), to=pair.cluster_ip, expect=delivered_to("b1", source=MASQUERADED), count=6),

@@ -126,7 +126,7 @@ DIRECT_TRAFFIC_KEEPS_ITS_SOURCE = case(
 
 ALL_REWRITES_CLUSTER_IPS = case(
     "masquerade.all-rewrites-cluster-ips",
-    "With masqueradeAll whoever asks a cluster IP is rewritten, pods included.",
+    "With masqueradeAll every client of a cluster IP is rewritten, pods included.",
     Apply(WEB, DNS),
     Probe(
         sender=pod("a2"),
@@ -187,7 +187,8 @@ KEPT_OR_REWRITTEN = delivered_to("a1", "b1") | delivered_to("a1", "b1", source=M
 
 NOBODY_IS_REWRITTEN_WITHOUT_DETECTOR = case(
     "masquerade.cluster-ip-unchanged-where-pods-are-unknown",
-    "Where pods cannot be told, cluster IP traffic keeps its source if the node itself does not send it; a hairpin is rewritten still.",
+    "Where pods cannot be detected, cluster IP traffic keeps its source if the node itself does not send "
+    "it; a hairpin is rewritten still.",
     Apply(WEB, near := service("near", "a1", "a2")),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
     Probe(sender=pod("a1"), to=WEB.cluster_ip, expect=SELF_OR_OTHER, spread=True),
@@ -208,7 +209,7 @@ NOBODY_IS_REWRITTEN_WITHOUT_DETECTOR = case(
 
 EXTERNAL_ADDRESSES_WITHOUT_DETECTOR = case(
     "masquerade.external-policy-needs-no-detector",
-    "Under external policy Cluster everyone is rewritten, whether or not pods can be told.",
+    "Under external policy Cluster every client is rewritten, whether or not pods can be detected.",
     Apply(wide := service("wide", "a1", "b1", type=Type.NODE_PORT)),
     Probe(
         sender=client("a"),

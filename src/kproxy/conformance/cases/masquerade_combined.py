@@ -73,7 +73,8 @@ ALONE = OPEN.replace(name="alone", ports=UDP_PORT, backends=OPEN.backends[:1])
 
 HAIRPIN_DATAGRAMS = case(
     "masquerade.hairpin-of-datagrams",
-    "The only endpoint reaches itself with datagrams at every kind of address, as it does where everyone is rewritten.",
+    "The only endpoint reaches itself with datagrams at every kind of address, as it does where every "
+    "client is rewritten.",
     Apply(ALONE),
     Probe(sender=pod("a1"), to=ALONE.cluster_ip, expect=ITSELF, clauses=(HAIRPIN,)),
     *probe_each_address(pod("a1"), ALONE, ITSELF, "masquerade.external-policy-cluster.rewritten"),

@@ -1,4 +1,4 @@
-"""Cases on node ports: every node serves them, for everyone, and rewrites their source.
+"""Cases on node ports: every node serves them, for every client, and rewrites their source.
 
 Only values; the vocabulary is `kproxy.conformance.case`.  On every node a daemon listens on every node
 port's number: what is not served by the proxy is seen to reach that daemon.
@@ -122,7 +122,8 @@ HOST_NETWORK_ENDPOINT_OF_THE_OTHER_NODE = case(
 
 HOST_NETWORK_ENDPOINT_OF_THIS_NODE = case(
     "node-port.host-network-endpoint-of-this-node",
-    "A process of the node that is asked itself sees whoever asks: what stays on the node is not rewritten.",
+    "A process of the node that is itself the endpoint sees its client's address: what stays on the node is "
+    "not rewritten.",
     Apply(daemon),
     Probe(sender=client("b"), to=daemon.node_port("b"), expect=delivered_to("b")),
     Probe(sender=remote("b"), to=daemon.cluster_ip, expect=delivered_to("b")),

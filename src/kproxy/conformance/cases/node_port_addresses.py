@@ -90,7 +90,8 @@ LOCALHOST_OUTSIDE_THE_LIST = case(
 
 UNLISTED_ADDRESS_WITHOUT_ENDPOINT = case(
     "node-port.unlisted-address-without-endpoint",
-    "Without endpoints a listed address refuses; one that is not listed may refuse as well, but serves nobody.",
+    "Without endpoints a listed address refuses; one that is not listed may refuse as well, but does not "
+    "serve.",
     Apply(empty := service("empty", type=Type.NODE_PORT), WEB),
     Probe(sender=client("a"), to=empty.node_port("a"), expect=REJECTED),
     Probe(sender=client("a"), to=empty.node_port("a", second=True), expect=REJECTED | UNTOUCHED),
@@ -279,7 +280,8 @@ LOOPBACK_DAEMONS_ARE_OUT_OF_REACH = case(
 
 LOOPBACK_DAEMONS_ARE_OUT_OF_REACH_WHEN_LOCALHOST_SERVES = case(
     "node-port.loopback-daemons-are-out-of-reach-when-localhost-serves",
-    "The same on a node that was asked to serve node ports on 127.0.0.1, where the kernel lets martians in.",
+    "The same on a node that is configured to serve node ports on 127.0.0.1, where the kernel lets martians "
+    "in.",
     Apply(WEB),
     Probe(sender=client("a"), to=loopback_daemon("a"), expect=DROPPED),
     Probe(sender=host("a"), to=loopback_daemon("a"), expect=UNTOUCHED),

@@ -71,7 +71,7 @@ LOCALHOST = "node-port.localhost.enabled.served"
 LOCALHOST_COMBINED = case(
     "node-port.localhost-over-udp-and-without-endpoints",
     "Node ports on 127.0.0.1 serve datagrams too, and refuse where there is no endpoint.",
-    Apply(ON_LOOPBACK, nobody := ON_LOOPBACK.replace(name="nobody", backends=())),
+    Apply(ON_LOOPBACK, empty := ON_LOOPBACK.replace(name="empty", backends=())),
     Probe(
         sender=host("a"),
         to=ON_LOOPBACK.localhost("a").at("a"),
@@ -86,8 +86,8 @@ LOCALHOST_COMBINED = case(
         spread=True,
         clauses=(LOCALHOST,),
     ),
-    Probe(sender=host("a"), to=nobody.localhost("a").at("a"), expect=REJECTED, clauses=(REFUSED,)),
-    Probe(sender=host("a"), to=nobody.localhost("a").at("b"), expect=REJECTED, clauses=(REFUSED,)),
+    Probe(sender=host("a"), to=empty.localhost("a").at("a"), expect=REJECTED, clauses=(REFUSED,)),
+    Probe(sender=host("a"), to=empty.localhost("a").at("b"), expect=REJECTED, clauses=(REFUSED,)),
     clauses=REWRITTEN | SPREAD | {"node-port.reaches-ready-endpoint", UDP_SERVED, LOCALHOST, REFUSED},
     features={Feature.NODE_PORT, Feature.LOCALHOST_NODE_PORTS},
     profile=NO_DETECTOR,

@@ -108,7 +108,7 @@ HEADLESS_LABEL_HIDES_SLICES = case(
 
 SLICE_WITHOUT_A_SERVICE_NAME = case(
     "objects.slice-without-a-service-name",
-    "A slice that is named like the Service's but lacks the service-name label is nobody's.",
+    "A slice that is named like the Service's but lacks the service-name label belongs to no Service.",
     Apply(orphan := WEB.replace(name="orphan", slice_owner=False), NEIGHBOUR),
     Probe(sender=pod("a2"), to=orphan.cluster_ip, expect=REJECTED),
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=ON_B2),

@@ -111,7 +111,8 @@ LONG_TWO = LONG_ONE.replace(
 
 LONG_NAMES = case(
     "objects.long-names-that-differ-at-their-end-in-namespaces-of-long-names",
-    "Two Services whose names have 63 characters and differ in the last are told apart, whatever is written of names.",
+    "Two Services whose names have 63 characters and differ in the last are distinguished, however names "
+    "are shortened.",
     Apply(LONG_ONE, LONG_TWO),
     *(
         probe

@@ -199,7 +199,7 @@ FIELDS_WITHOUT_BEARING = case(
 
 ONE_BAD_OBJECT = case(
     "objects.one-bad-object-costs-no-other",
-    "Source ranges that are none shut nobody else out, and a Service with them disturbs none beside it.",
+    "Source ranges that are none shut no other client out, and a Service with them disturbs none beside it.",
     Apply(
         bad := service(
             "bad",

@@ -184,7 +184,7 @@ SCTP_NODE_PORT = case(
 
 SCTP_OF_MANY_ADDRESSES = case(
     "protocols.sctp-of-many-addresses",
-    "An association is set up over the address that was asked, though its client lists more of its own.",
+    "An association is set up over the address that the client sent to, though it lists more of its own.",
     Apply(signalling),
     Probe(
         sender=client("a"),

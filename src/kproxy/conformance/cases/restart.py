@@ -193,7 +193,8 @@ WAITED = "restart.lists-incomplete.rules-kept"
 
 SLICES_COME_LATE = case(
     "restart.slices-come-late",
-    "While a proxy that has started is told of Services but not yet of EndpointSlices, all are served as before.",
+    "While a proxy that has started has the Services but not yet the EndpointSlices, all are served as "
+    "before.",
     Apply(WEB, on_b := service("late", "b1")),
     ContinuousProbe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), clauses=(WAITED,)),
     ContinuousProbe(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN, clauses=(WAITED,)),

@@ -89,7 +89,8 @@ PODS_ARE_BOUND = case(
 
 PODS_OF_THE_CLUSTER_ARE_LET_IN = case(
     "source-ranges.pods-of-the-cluster-are-let-in",
-    "A range that holds the cluster's pods lets them in, endpoints of the Service included, and nobody else.",
+    "A range that holds the cluster's pods lets them in, endpoints of the Service included, and no other "
+    "client.",
     Apply(inward := OPEN.replace(source_ranges=(SourceRange.CLUSTER_CIDR,))),
     Probe(sender=pod("a1"), to=inward.vip(), expect=FROM_BOTH, spread=True),
     Probe(sender=pod("b3"), to=inward.vip(), expect=FROM_BOTH, spread=True),
@@ -203,7 +204,7 @@ UNDER_POLICY_LOCAL = case(
 
 ZERO_RANGE_LETS_ALL_IN = case(
     "source-ranges.zero-range-lets-all-in",
-    "A /0 range beside others lets everyone in: clients, pods, nodes.",
+    "A /0 range beside others lets every sender in: clients, pods, nodes.",
     Apply(everyone := OPEN.replace(source_ranges=(SourceRange.NOWHERE, SourceRange.EVERYWHERE))),
     Probe(sender=client("a"), to=everyone.vip(), expect=FROM_BOTH, spread=True),
     Probe(sender=pod("b2"), to=everyone.vip(), expect=FROM_BOTH),
@@ -214,7 +215,7 @@ ZERO_RANGE_LETS_ALL_IN = case(
 
 ZERO_RANGE_OF_IPV4 = case(
     "source-ranges.zero-range-of-ipv4",
-    "The range 0.0.0.0/0 beside one of IPv6 lets in nobody over IPv6 whom the other does not.",
+    "The range 0.0.0.0/0 beside one of IPv6 lets in no client over IPv6 that the other does not.",
     Apply(
         guarded := OPEN.replace(
             literal_source_ranges=("0.0.0.0/0",), source_ranges=(SourceRange.REMOTE_NETWORK,)
@@ -229,7 +230,7 @@ ZERO_RANGE_OF_IPV4 = case(
 
 ZERO_RANGE_OF_IPV6 = case(
     "source-ranges.zero-range-of-ipv6",
-    "The range ::/0 beside one of IPv4 lets in nobody over IPv4 whom the other does not.",
+    "The range ::/0 beside one of IPv4 lets in no client over IPv4 that the other does not.",
     Apply(
         guarded := OPEN.replace(literal_source_ranges=("::/0",), source_ranges=(SourceRange.REMOTE_NETWORK,))
     ),
@@ -242,7 +243,7 @@ ZERO_RANGE_OF_IPV6 = case(
 
 TWO_HALVES_LET_ALL_IN = case(
     "source-ranges.two-halves-let-all-in",
-    "Two ranges of length one let everyone in; one of them only half of the world.",
+    "Two ranges of length one let every client in; one of them only half of the world.",
     Apply(
         halves := OPEN.replace(name="halves", source_ranges=(SourceRange.LOWER_HALF, SourceRange.UPPER_HALF)),
         upper := OPEN.replace(name="upper", source_ranges=(SourceRange.UPPER_HALF, SourceRange.NOWHERE)),
@@ -305,8 +306,8 @@ WITHOUT_ENDPOINTS = case(
 
 RANGES_CHANGE = case(
     "source-ranges.ranges-change",
-    "Ranges that move to another client bind both, and ranges that are removed nobody; "
-    "connections of those shut out meanwhile go on.",
+    "Ranges that move to another client bind both, and ranges that are removed bind none; connections of "
+    "those shut out meanwhile go on.",
     Apply(OPEN.replace(source_ranges=(SourceRange.REMOTE_NETWORK,))),
     Open(flow="remote", sender=remote("a"), to=OPEN.vip(), expect=FROM_BOTH),
     Probe(sender=client("a"), to=OPEN.vip(), expect=DROPPED),
@@ -372,7 +373,8 @@ ADDRESS_OF_THE_NODE = case(
 
 OTHER_PORTS_OF_THE_NODE = case(
     "source-ranges.other-ports-of-the-node",
-    "Ranges for a load balancer IP that is a node's own address bind the Service's port alone: the node's others answer everyone.",
+    "Ranges for a load balancer IP that is a node's own address bind the Service's port alone: the node's "
+    "others answer every client.",
     Apply(BESIDE_THE_NODES_OWN),
     Probe(sender=client("a"), to=BESIDE_THE_NODES_OWN.vip(), expect=DROPPED, clauses=(*DENIED,)),
     Probe(sender=client("a"), to=OWN_PORT, expect=UNTOUCHED, clauses=(NODES_OWN,)),

@@ -145,8 +145,8 @@ RENUMBERED = service("again", "b2", type=Type.NODE_PORT, generation=1)
 
 HISTORY_IS_FORGOTTEN = case(
     "watches.history-is-forgotten",
-    "What went while proxies could not watch, and of which they are told 410 Gone when they can, is not served any more: "
-    "Services, endpoints, and the old addresses of one that was made anew.",
+    "What went while proxies could not watch, and of which they get 410 Gone when they can, is not served "
+    "any more: Services, endpoints, and the old addresses of one that was made anew.",
     Apply(WEB, OLD, EMPTIED, AGAIN, NEIGHBOUR, DNS, KEPT),
     Probe(sender=pod("a2"), to=EMPTIED.cluster_ip, expect=delivered_to("a1")),
     BESIDE,

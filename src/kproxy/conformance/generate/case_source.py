@@ -15,7 +15,7 @@ _HEAD = '''\
 """{origin}
 
 The answers are the oracle's.  Before this is kept: read the sources of its clauses, write the answers by hand,
-give it a name that says what it shows, and move it to `kproxy.conformance.cases`.
+give it a name that states what it shows, and move it to `kproxy.conformance.cases`.
 """
 
 from kproxy.conformance.case import *  # noqa: F403

@@ -236,7 +236,7 @@ def _probes(choose: Chooser, services: dict[str, CaseService]) -> Iterator[Probe
 SENDERS: tuple[Vantage, ...] = (
     *map(pod, ("a1", "a3", "b1", "b3")),
     *map(host, NODES),
-    *(somebody(node) for somebody in (client, remote) for node in NODES),
+    *(sender(node) for sender in (client, remote) for node in NODES),
 )
 
 

@@ -20,7 +20,7 @@ class Result(enum.Enum):
     PASSED = "passed"
     FAILED = "failed"
     DEVIATION = "deviation"
-    """Failed, but only as the subject's file says, with a link."""
+    """Failed, but only as the subject's file lists it, with a link."""
     UNSUPPORTED = "unsupported"
     """The subject does not claim a feature of the case."""
     NOT_RUNNABLE = "not-runnable"

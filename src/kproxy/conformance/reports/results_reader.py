@@ -17,7 +17,7 @@ from kproxy.conformance.reports.results_upgrade import EARLIER_FORMATS, upgraded
 
 
 class InvalidResults(Exception):
-    """A file that holds no results; the message says what is wrong and what to do."""
+    """A file that holds no results; the message has the reason and the remedy."""
 
 
 class StepRead(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class CaseRead(msgspec.Struct, frozen=True):
 
 
 class FindingRead(msgspec.Struct, frozen=True):
-    """An unlawful outcome; ``deviation``: what the subject's file says of it, with a link."""
+    """An unlawful outcome; ``deviation``: the text of the subject's file on it, with a link."""
 
     family: str
     step: int

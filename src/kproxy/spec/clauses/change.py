@@ -124,7 +124,7 @@ HISTORY = (
     ),
     should(
         "change.fields-without-bearing.undisturbed",
-        "What says nothing about forwarding changes nothing: appProtocol, trafficDistribution, labels and "
+        "What does not concern forwarding changes nothing: appProtocol, trafficDistribution, labels and "
         "annotations of others, an Endpoints object beside EndpointSlices.",
         OBSERVED,
         links.SERVICE_API,

@@ -54,8 +54,8 @@ HISTORY = (
     ),
     should(
         "established.port-used-again.follows",
-        "A client that uses its source port again after its connection was closed is served as anyone new: by an "
-        "endpoint there is, at once.",
+        "A client that uses its source port again after its connection was closed is served like a new one: "
+        "by an endpoint there is, at once.",
         OBSERVED,
         links.kubernetes_issue(81775),
         links.kubernetes_issue(84322),

@@ -17,14 +17,14 @@ PACKET = (
     ),
     must(
         "detect-local.cluster-cidr.per-family",
-        "A clusterCIDR without a range of a family tells no pods in that family, and in the other as ever.",
+        "A clusterCIDR without a range of a family detects no pods in that family; in the other it does.",
         UNIT,
         links.UNIT_DETECT_LOCAL,
         of="det.dualstack",
     ),
     must(
         "detect-local.cluster-cidr.first-of-family",
-        "In mode ClusterCIDR the first configured range of the family tells pods, and no other.",
+        "In mode ClusterCIDR the first configured range of the family detects pods, and no other.",
         UNIT,
         links.UNIT_DETECT_LOCAL,
         links.PROXY_CONFIGURATION,

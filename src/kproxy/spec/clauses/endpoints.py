@@ -83,7 +83,7 @@ PACKET = (
     ),
     must(
         "slices.endpoint.on-node-by-name",
-        "An endpoint is on a node if its nodeName says so; without a nodeName it is on none.",
+        "An endpoint is on the node that its nodeName names; without a nodeName it is on none.",
         DOCS,
         links.SLICE_API,
         of="obj.local",
@@ -179,8 +179,8 @@ PACKET = (
     ),
     may(
         "endpoints.none.host-to-external-address.either",
-        "A process of the node that asks an external address (no address of the node) of a Service without "
-        "endpoints is refused, or its packet goes out.",
+        "A process of the node that connects to an external address (no address of the node) of a Service "
+        "without endpoints is refused, or its packet goes out.",
         OBSERVED,
         links.UNIT_IPTABLES,
         links.UNIT_NFTABLES,

@@ -47,7 +47,7 @@ PACKET = (
     ),
     should(
         "external-policy.local.no-detector.pods-as-outside",
-        "With externalTrafficPolicy Local and no way to tell pods, pods are treated as if outside.",
+        "With externalTrafficPolicy Local and no way to detect pods, pods are treated like clients outside.",
         UNIT,
         links.UNIT_IPTABLES,
         links.UNIT_NFTABLES,

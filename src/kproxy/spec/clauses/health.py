@@ -43,14 +43,15 @@ HISTORY = (
     ),
     should(
         "health-check.number.told",
-        "A health check node port tells as JSON how many ready endpoints its node has, each address once.",
+        "A health check node port reports as JSON how many ready endpoints its node has, each address once.",
         UNIT,
         links.UNIT_HEALTH,
         of="hcnp.payload hcnp.count-ips",
     ),
     should(
         "health-check.weight.told",
-        "A health check node port tells the number of endpoints in the header X-Load-Balancing-Endpoint-Weight too.",
+        "A health check node port reports the number of endpoints in the header "
+        "X-Load-Balancing-Endpoint-Weight too.",
         UNIT,
         links.UNIT_HEALTH,
         links.kubernetes_issue(118999),
@@ -58,7 +59,7 @@ HISTORY = (
     ),
     should(
         "health-check.any-path.answered",
-        "A health check node port answers whatever path it is asked for.",
+        "A health check node port answers requests for every path.",
         OBSERVED,
         links.SOURCE_HEALTH,
         of="hcnp.any-path",
@@ -73,7 +74,7 @@ HISTORY = (
     ),
     must(
         "health-check.leaving-node.unaffected",
-        "That its node is about to be removed does not change what a health check node port says.",
+        "That its node is about to be removed does not change what a health check node port reports.",
         KEP,
         links.DRAINING_KEP,
         links.UNIT_HEALTH,
@@ -81,8 +82,8 @@ HISTORY = (
     ),
     must(
         "proxy-health.told",
-        "A node's proxy answers 200 to /healthz and /livez at port 10256 of the node while it keeps up with what it is "
-        "told, however long it is told nothing.",
+        "A node's proxy answers 200 to /healthz and /livez at port 10256 of the node while it keeps up with "
+        "changes, however long none comes.",
         UNIT,
         links.UNIT_HEALTH,
         links.PROXY_CONFIGURATION,

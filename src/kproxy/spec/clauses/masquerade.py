@@ -16,8 +16,8 @@ PACKET = (
     ),
     should(
         "masquerade.cluster-ip.host-rewritten",
-        "If pods can be told, an endpoint that a process of the node reaches through a cluster IP "
-        "sees an address of the node's that leads back to it.",
+        "If pods can be detected, an endpoint that a process of the node reaches through a cluster IP sees "
+        "an address of the node's that leads back to it.",
         UNIT,
         links.UNIT_IPTABLES,
         links.UNIT_NFTABLES,
@@ -25,8 +25,8 @@ PACKET = (
     ),
     should(
         "masquerade.cluster-ip.outside-rewritten",
-        "If pods can be told, an endpoint that anyone else reaches through a cluster IP sees an address "
-        "of the node, so that answers come back through it.",
+        "If pods can be detected, an endpoint that any other client reaches through a cluster IP sees an "
+        "address of the node, so that answers come back through it.",
         DOCS,
         links.PROXY_CONFIGURATION,
         links.UNIT_IPTABLES,
@@ -35,8 +35,8 @@ PACKET = (
     ),
     should(
         "masquerade.cluster-ip.no-detector.preserved",
-        "If pods cannot be told, the source of cluster IP traffic is not rewritten, whoever sends it "
-        "but the node itself.",
+        "If pods cannot be detected, the source of cluster IP traffic is not rewritten, except that of the "
+        "node's own packets.",
         UNIT,
         links.UNIT_IPTABLES,
         links.UNIT_NFTABLES,
@@ -45,9 +45,9 @@ PACKET = (
     ),
     may(
         "masquerade.cluster-ip.no-detector.host.either",
-        "If pods cannot be told, what a process of the node sends to a cluster IP may be rewritten to an address of "
-        "the node or not: where cluster IPs are the node's own addresses its kernel sends from them, and no other "
-        "node could answer.",
+        "If pods cannot be detected, what a process of the node sends to a cluster IP may be rewritten to "
+        "an address of the node or not: where cluster IPs are the node's own addresses its kernel sends "
+        "from them, and no other node could answer.",
         UNIT,
         links.UNIT_IPTABLES,
         links.UNIT_NFTABLES,
@@ -56,8 +56,8 @@ PACKET = (
     ),
     must(
         "masquerade.all.cluster-ip-rewritten",
-        "With masqueradeAll, endpoints reached through a cluster IP see an address of the node, "
-        "whoever asked.",
+        "With masqueradeAll, endpoints reached through a cluster IP see an address of the node, whichever "
+        "client sends.",
         DOCS,
         links.PROXY_CONFIGURATION,
         links.UNIT_IPTABLES,
@@ -74,7 +74,7 @@ PACKET = (
     must(
         "masquerade.external-policy-cluster.rewritten",
         "Under externalTrafficPolicy Cluster, endpoints reached through a node port, external IP or load "
-        "balancer IP see an address of the node, whoever asked and wherever the endpoint is.",
+        "balancer IP see an address of the node, whichever client sends and wherever the endpoint is.",
         DOCS,
         links.SOURCE_IP,
         links.UNIT_IPTABLES,
@@ -83,8 +83,8 @@ PACKET = (
     ),
     should(
         "masquerade.endpoint-of-the-node-itself.preserved",
-        "A process of the node that is asked through that node sees who asks, whatever the policy: "
-        "what does not leave the node is not rewritten.",
+        "A process of the node that is reached through that node sees its client's address, whatever the "
+        "policy: what does not leave the node is not rewritten.",
         OBSERVED,
         "https://github.com/torvalds/linux/blob/v6.1/net/ipv4/ip_input.c",
         of="cip.hostnetwork-backend",

@@ -61,15 +61,15 @@ PACKET = (
     ),
     must(
         "traffic.not-for-a-service.untouched",
-        "A packet that asks for no Service is left alone and keeps its source.",
+        "A packet to no Service's address is left alone and keeps its source.",
         E2E,
         links.E2E_NO_SNAT,
         of="masq.nonservice lb.status-removed",
     ),
     should(
         "traffic.own-source-from-outside.dropped",
-        "A packet that comes from outside with an address of the node, or of loopback, as its source is served by "
-        "nobody (IPv4).",
+        "A packet that comes from outside with an address of the node, or of loopback, as its source is not "
+        "served (IPv4).",
         OBSERVED,
         links.kubernetes_issue(92315),
         of="np.martian-guard",

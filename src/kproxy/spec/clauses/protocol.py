@@ -8,7 +8,7 @@ from kproxy.spec.clause import DOCS, E2E, KEP, OBSERVED, must, should
 PACKET = (
     must(
         "protocol.udp.served",
-        "UDP is served like TCP, and answers come from the address and port that were asked.",
+        "UDP is served like TCP, and replies come from the address and port that the client sent to.",
         DOCS,
         links.PROTOCOLS,
         links.E2E_NETWORKING,
@@ -38,8 +38,8 @@ PACKET = (
 HISTORY = (
     should(
         "protocol.sctp.many-addresses.served",
-        "An association whose client lists several addresses is served over the address that was asked; that its other "
-        "addresses serve as further paths, nobody promises.",
+        "An association whose client lists several addresses is served over the address that the client "
+        "sent to; its other addresses need not serve as further paths.",
         OBSERVED,
         links.SCTP_KEP,
         links.kubernetes_issue(102128),

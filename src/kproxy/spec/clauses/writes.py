@@ -16,8 +16,8 @@ HISTORY = (
     ),
     must(
         "writes.refused.tried-again",
-        "What the kernel refused is written when it takes it again, what was deleted meanwhile included, though nobody "
-        "changes anything more.",
+        "What the kernel refused is written when it takes it again, what was deleted meanwhile included, "
+        "though no object changes any more.",
         UNIT,
         links.UNIT_RUNNER,
         links.UNIT_IPTABLES,

@@ -35,7 +35,7 @@ def show(options: ShowOptions) -> int:
         return EXIT_UNKNOWN_ID
     if options.json:
         documents = [entry_document(entry) for entry in found]
-        sys.stdout.write(json.dumps({"schema": "kproxy-spec-show/1", "entries": documents}, indent=1) + "\n")
+        sys.stdout.write(json.dumps({"schema": "kproxy-spec-show/2", "entries": documents}, indent=1) + "\n")
     else:
         sys.stdout.write("\n".join(format_entry(entry) for entry in found))
     return 0

@@ -101,7 +101,7 @@ def _clause(clause: Clause) -> ReferenceEntry:
     facts = {
         "topic": topic_of_clause(clause.id).name,
         "level": clause.level.value,
-        "says": clause.authority.value,
+        "authority": clause.authority.value,
     }
     return ReferenceEntry(
         "clause",

@@ -1,7 +1,7 @@
 """Mutants of the proxy as the repository's tests define them, read from their source and not run.
 
-A mutant says which rules or functions a clause rests on: the chains and sets that it takes away, and the functions
-of the proxy that it patches.
+Mutants show which rules or functions a clause rests on: the chains and sets that they take away, and the
+functions of the proxy that they patch.
 """
 
 from __future__ import annotations

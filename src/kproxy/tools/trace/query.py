@@ -20,7 +20,7 @@ TO = "ADDRESS:PORT, [ADDRESS]:PORT or svc/NAME:PORT, then /udp or /sctp"
 
 
 class CannotTrace(Exception):
-    """Invalid arguments, or nothing to trace; the message says what to do."""
+    """Invalid arguments, or nothing to trace; the message has the remedy."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,11 +208,11 @@
     return h("ol", { class: "steps" }, entry.steps.map(([what, lawful, objects], index) => {
       const seen = ((cell && cell.o) || []).filter((one) => one[1] === index + 1);
       const found = ((cell && cell.f) || []).filter((one) => one[1] === index + 1);
-      const asked = text(lawful) !== "";
-      return h("li", { class: found.length ? "bad" : asked && seen.length ? "asked" : null },
+      const judged = text(lawful) !== "";
+      return h("li", { class: found.length ? "bad" : judged && seen.length ? "judged" : null },
         h("b", {}, `${index + 1}. `), text(what),
         objects === undefined ? "" : h("details", { open: entry.steps.length < 4 }, h("summary", {}, "Objects"), h("pre", {}, text(objects))),
-        h("dl", {}, asked ? [h("dt", {}, "lawful"), h("dd", {}, text(lawful))] : "",
+        h("dl", {}, judged ? [h("dt", {}, "lawful"), h("dd", {}, text(lawful))] : "",
           seen.filter((one) => !found.some((other) => other[0] === `IPv${one[0]}` && other[4] === one[2])).map((one) => [h("dt", {}, `seen, IPv${one[0]}`), h("dd", {}, text(one[2]), h("span", { class: "dim" }, ` at ${one[3].toFixed(2)} s`))]),
           found.map((one) => [h("dt", {}, `unlawful, ${one[0]}`), h("dd", { class: "bad" }, text(one[4]), text(lawful).startsWith(text(one[3])) ? "" : h("span", { class: "dim" }, ` where lawful is ${text(one[3])}`), " (", one[5].map((id, at) => [at ? ", " : "", link(to("clause", id), id)]), ")", text(one[6]) ? h("span", { class: "dim" }, `; known: ${text(one[6])}`) : "")])));
     }));

@@ -76,13 +76,13 @@ BACKENDS: Mapping[str, OpenKernel] = {
 """The modes that can be simulated."""
 
 NEEDS_KERNEL = {
-    ContinuousProbe: "asks while rules change",
+    ContinuousProbe: "sends while rules change",
     Open: "follows a connection beyond its first packet",
     Send: "follows a connection beyond its first packet",
     Reopen: "follows a connection beyond its first packet",
-    Ping: "asks for something else than TCP, UDP or SCTP",
-    CheckHealth: "asks a process",
-    CheckProxy: "asks a process",
+    Ping: "sends something else than TCP, UDP or SCTP",
+    CheckHealth: "queries a process",
+    CheckProxy: "queries a process",
     ReadSysctl: "needs a kernel",
     UnrelatedEntries: "needs a kernel",
     CheckLatency: "needs time",

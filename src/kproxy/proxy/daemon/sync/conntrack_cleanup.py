@@ -9,7 +9,7 @@ even where policy would now choose another (``conntrack.udp.stays-on-policy-chan
 
 Beyond kube-proxy: entries of a service port without endpoints go, so that its clients see the refusal
 (kubernetes/kubernetes#139628); entries of a deleted one go (kubernetes/kubernetes#141371); and a node
-port is one only where the plan says it is, so flows through this node to the same port elsewhere stay
+port is one only where the plan serves it, so flows through this node to the same port elsewhere stay
 (``conntrack.unrelated.untouched``).
 """
 

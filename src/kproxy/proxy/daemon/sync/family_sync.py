@@ -308,7 +308,7 @@ class FamilySync:
             if wait > 0
             else "writing all again"
         )
-        log.warning("%s: somebody changed our rules, %s: %s", self.family.value, when, "; ".join(what))
+        log.warning("%s: another program changed our rules, %s: %s", self.family.value, when, "; ".join(what))
 
     def _thorough_check_due(self, now: float) -> bool:
         """True if a thorough check is due: every syncPeriod."""
