@@ -48,7 +48,7 @@ def test_a_drained_node_takes_its_endpoints_along_and_no_connection(cluster: Clu
             cluster.kubectl("uncordon", second)
 
 
-def test_a_pod_that_says_it_is_not_ready_gets_nothing_until_it_is_again(cluster: Cluster) -> None:
+def test_a_pod_that_is_not_ready_gets_nothing_until_it_is_again(cluster: Cluster) -> None:
     with requested(cluster, "ready", 2, ("new",)) as (client,):
         before = client.steady()
         tired, other = pods(cluster, "ready")

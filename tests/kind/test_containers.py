@@ -127,7 +127,7 @@ def test_a_proxy_in_a_container_is_not_root_and_may_administer_its_network_alone
         assert int(status["CapEff"], 16) == int(status["CapBnd"], 16) == NET_ADMIN
 
 
-def test_a_node_that_nobody_prepared_is_reported(
+def test_a_node_that_is_not_prepared_is_reported(
     image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nodes.ContainerProxies, "_prepare", lambda *_: None)

@@ -40,7 +40,7 @@ def test_an_engine_of_our_own_touches_nothing_of_the_machine() -> None:
     assert not Path("/proc", process).exists()
 
 
-def test_without_an_engine_the_line_that_gives_one_is_said(
+def test_without_an_engine_the_line_that_installs_one_is_printed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("DOCKER_HOST", raising=False)

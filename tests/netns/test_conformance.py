@@ -162,7 +162,7 @@ def test_a_failure_is_status_1_with_evidence_of_both_nodes(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("against", [(), ("--against-mode", "nftables")], ids=["one subject", "two"])
-def test_worlds_that_nobody_wrote_are_judged_on_the_kernel(against: tuple[str, ...], tmp_path: Path) -> None:
+def test_generated_worlds_are_judged_on_the_kernel(against: tuple[str, ...], tmp_path: Path) -> None:
     """The lab's and the proxies' every step but shrinking, in an event loop that is already there."""
     done = judge("--worlds", "6", "--seed", "5", *against, where=tmp_path, command="fuzz")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -86,7 +86,7 @@ def test_a_node_takes_no_packet_from_outside_that_has_its_own_address(bench: Ben
 
 @both_families
 @pytest.mark.parametrize("sender", ["a1", "a", "client"])
-def test_a_ping_to_an_address_of_nobody_is_answered_beyond_the_node(
+def test_a_ping_to_an_unused_address_is_answered_beyond_the_node(
     bench: Bench, family: Family, sender: str
 ) -> None:
     source = LAB.client_address["a"][family] if sender == "client" else None
@@ -135,7 +135,7 @@ def test_a_port_can_be_used_again_once_the_server_has_closed(bench: Bench, famil
 
 @both_families
 @pytest.mark.parametrize("masquerade", [False, True])
-def test_an_endpoint_that_is_deaf_is_heard_of_through_translation(
+def test_an_error_of_an_endpoint_that_is_deaf_comes_through_translation(
     bench: Bench,
     family: Family,
     masquerade: bool,  # noqa: FBT001 (a parameter of the test)

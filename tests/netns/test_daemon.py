@@ -299,9 +299,7 @@ def kernel_of(node: Node, family: Family, mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ["iptables", "nftables"])
 @pytest.mark.parametrize("family", list(Family))
-def test_rules_in_the_variant_that_nobody_keeps_go_when_a_daemon_begins(
-    node: Node, family: Family, mode: str
-) -> None:
+def test_rules_in_the_unused_variant_go_when_a_daemon_begins(node: Node, family: Family, mode: str) -> None:
     """https://kubernetes.io/blog/2022/09/07/iptables-chains-not-api/ : both variants' rules are in force at once."""
     with node.namespace.entered():
         own = find_tools(family).variant
@@ -332,7 +330,7 @@ def without_tools(monkeypatch: pytest.MonkeyPatch, absent: Variant) -> None:
     monkeypatch.setattr(leftovers, "find_tools", found)
 
 
-def test_tables_that_nobody_here_can_read_are_a_warning_that_tells_how_to_look(
+def test_tables_that_cannot_be_read_here_are_a_warning_that_names_the_remedy(
     node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     without_tools(monkeypatch, Variant.LEGACY)
@@ -359,7 +357,7 @@ def test_chains_that_the_kernel_shows_but_no_tool_here_removes_are_not_removed(
     assert "KUBE-SVC-" in node.rules()["iptables-nft"]
 
 
-def test_clean_up_without_the_right_to_change_the_network_fails_at_once_and_says_what_is_missing(
+def test_clean_up_without_the_right_to_change_the_network_fails_at_once_and_reports_what_is_missing(
     node: Node,
 ) -> None:
     node.leave_nftables(Family.IPV4)

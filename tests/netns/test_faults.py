@@ -16,5 +16,5 @@ SHORT = [row for row in ROWS if row.at_home and row.short]
 
 
 @pytest.mark.parametrize("row", SHORT, ids=str)
-def test_nothing_is_lost_and_health_tells_the_truth(row: Row) -> None:
+def test_nothing_is_lost_and_health_is_right(row: Row) -> None:
     print(asyncio.run(judge(row)))

@@ -317,7 +317,7 @@ ALTERED = [
 
 
 @pytest.mark.parametrize(("table", "damage"), ALTERED)
-def test_what_somebody_changes_is_noticed_and_restored(
+def test_what_another_program_changes_is_noticed_and_restored(
     tools: Tools, family: Family, table: str, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``life.canary-blindspot``: what upstream does not see as long as the canaries live."""

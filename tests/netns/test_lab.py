@@ -192,7 +192,7 @@ VANTAGES = pytest.mark.parametrize("vantage", [POD, NODE], ids=["forwarded", "ow
 @pytest.mark.parametrize(
     ("port", "v4", "v6"), [(PORT, (3, 3), (1, 4)), (HOST, (3, 1), (1, 3)), (ADMIN, (3, 13), (1, 1))]
 )
-def test_a_rejection_tells_type_code_and_sender(
+def test_a_rejection_has_type_code_and_sender(
     served: Bench,
     family: Family,
     protocol: Protocol,
@@ -377,7 +377,7 @@ def test_a_port_that_is_taken_is_passed_over(served: Bench) -> None:
 
 
 @both_protocols
-def test_flows_that_say_so_share_a_source_port(served: Bench, protocol: Protocol) -> None:
+def test_flows_that_are_marked_so_share_a_source_port(served: Bench, protocol: Protocol) -> None:
     async def two() -> list[Answered]:
         served.lab.servers.serve(served.lab.network["b2"], OPEN, protocol, "b2")
         request = replace(ask("a1", LAB.pod_address["b1"][V4], protocol=protocol), shares_port=True)

@@ -324,7 +324,9 @@ def test_a_foreign_table_that_crashes_nft_stops_us_in_nothing(family: Family) ->
         ("add set {} kube-proxy more {{ type inet_service; }}", "set made more"),
     ],
 )
-def test_what_somebody_changes_is_noticed_and_restored(family: Family, damage: str, noticed: str) -> None:
+def test_what_another_program_changes_is_noticed_and_restored(
+    family: Family, damage: str, noticed: str
+) -> None:
     damage = damage.replace("%s", address(family, 1))
     kernel = NftablesKernel(family)
     assert kernel.find_drift() == (), "before the first apply there is nothing to miss"

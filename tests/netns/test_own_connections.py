@@ -103,7 +103,7 @@ def connected(family: Family, own: Namespace, peer: Peer) -> tuple[socket.socket
 @pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 @pytest.mark.parametrize("program", [by_iptables, by_nftables])
 @pytest.mark.parametrize("whom", ["itself", "another"])
-def test_the_end_of_one_that_was_open_before_the_first_rules_is_heard(
+def test_the_end_of_one_that_was_open_before_the_first_rules_is_received(
     whom: str,
     program: Program,
     family: Family,
@@ -120,7 +120,7 @@ def test_the_end_of_one_that_was_open_before_the_first_rules_is_heard(
 
 @pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 @pytest.mark.parametrize("whom", ["itself", "another"])
-def test_control_it_is_not_heard_where_all_that_is_invalid_is_dropped(
+def test_control_it_is_not_received_where_all_that_is_invalid_is_dropped(
     whom: str, family: Family, namespace: Namespace, request: pytest.FixtureRequest
 ) -> None:
     client, served = connected(family, namespace, request.getfixturevalue(whom))

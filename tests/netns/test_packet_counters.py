@@ -62,7 +62,7 @@ def test_rules_count_and_are_found_again(tools: Tools) -> None:
     assert nfacct.read_packet_counts() == dict.fromkeys(PacketCounter, 0)
 
 
-def test_counters_that_somebody_took_are_made_again_with_the_rules(tools: Tools) -> None:
+def test_counters_that_another_program_removed_are_made_again_with_the_rules(tools: Tools) -> None:
     options = machine_options(tools, 14)
     kernel = IptablesKernel(tools)
     wanted = plan(Family.IPV4, numbered(Family.IPV4, 1, 1))

@@ -499,7 +499,7 @@ def test_a_scrape_before_and_after_a_known_change_differs_by_that_change(mode: s
     asyncio.run(measure())
 
 
-def test_the_metrics_port_tells_mode_configuration_and_status_and_profiles_only_if_enabled() -> None:
+def test_the_metrics_port_serves_mode_configuration_and_status_and_profiles_only_if_enabled() -> None:
     async def ask() -> None:
         async with stage("nftables", enableProfiling=True) as on:
             assert (await on.local(METRICS_PORT, "/proxyMode")).body == "nftables"

@@ -64,7 +64,7 @@ def test_what_init_only_has_prepared_leaves_a_daemon_little_to_be_allowed(mode: 
     asyncio.run(run())
 
 
-def test_a_node_that_nobody_prepared_is_an_error_that_says_so() -> None:
+def test_a_node_that_is_not_prepared_is_an_error_that_names_it() -> None:
     """Positive control."""
 
     async def run() -> None:

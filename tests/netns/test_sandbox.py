@@ -63,7 +63,7 @@ async def live_and_end(does: str, folder: Path, *, once_started: bool) -> float:
 @pytest.mark.usefixtures("orphans")
 @pytest.mark.parametrize("does", SUBJECTS.values(), ids=SUBJECTS)
 @pytest.mark.parametrize("when", ["once it has started", "on its way in"])
-def test_a_room_ends_soon_and_nobody_is_left(does: str, when: str, tmp_path: Path) -> None:
+def test_a_sandbox_ends_soon_and_no_process_is_left(does: str, when: str, tmp_path: Path) -> None:
     before = children()
     took = asyncio.run(live_and_end(does, tmp_path, once_started=when == "once it has started"))
     assert took < SOON

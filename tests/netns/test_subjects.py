@@ -85,7 +85,7 @@ def test_a_mount_point_that_does_not_exist_is_reported(place: Path) -> None:
     assert "/no/such: mount point does not exist" in done.stdout
 
 
-def test_where_no_room_can_be_made_it_is_judged_without_and_the_results_say_so(place: Path) -> None:
+def test_where_no_sandbox_can_be_made_it_is_judged_without_and_the_results_report_so(place: Path) -> None:
     (place / "mine.toml").write_text(WITHOUT_MOUNTS, encoding="utf-8")
     arguments = ("kproxy", "conformance", "run", *HERE, "--case", CASE, "--json", "-")
     done = run(place, *arguments, where=WITHOUT_ROOMS)

@@ -18,7 +18,7 @@ from tests.support.foretelling import foretold, read_inside
     [("iptables", Xtables.NFT), ("iptables", Xtables.LEGACY), ("nftables", Xtables.NFT)],
     ids=lambda value: getattr(value, "value", value),
 )
-def test_packets_meet_what_trace_says(mode: str, variant: Xtables) -> None:
+def test_packets_have_the_outcome_that_trace_prints(mode: str, variant: Xtables) -> None:
     found = foretold(load_subject("kproxy"), mode, variant, read_inside)
     assert not found.otherwise, "\n".join(found.otherwise[:8])
     assert found.requested > 40

@@ -131,7 +131,7 @@ def same(reported: Met, met: Met) -> bool:
     ],
     ids=["nft", "iptables-nft", "iptables-legacy"],
 )
-def test_packets_meet_what_trace_says_of_rules_of_others(
+def test_packets_have_the_outcome_that_trace_prints_for_rules_of_others(
     load: Callable[[Router, str], None], made: Callable[[int], str], routed: Router
 ) -> None:
     compared = Compared()
@@ -154,7 +154,7 @@ def test_rules_as_docker_and_ufw_write_them(routed: Router) -> None:
     assert len(forgotten.otherwise) > 2, "the positive control: without its rules the node answers otherwise"
 
 
-def test_routes_refuse_what_trace_says_they_refuse() -> None:
+def test_routes_refuse_what_trace_prints_that_they_refuse() -> None:
     """In namespaces of its own: the kernel answers a sender for a route but a few times (net.ipv4.route.error_burst)."""
     with router.router() as fresh:
         node = read(fresh)

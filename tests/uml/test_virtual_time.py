@@ -29,7 +29,7 @@ def test_a_day_passes_in_less_than_a_minute(in_guest: InGuest) -> None:
     assert time.monotonic() - begun < 60
 
 
-def test_cases_that_wait_are_judged_and_the_report_says_in_which_time(
+def test_cases_that_wait_are_judged_and_the_report_reports_in_which_time(
     kproxy: tuple[str, ...], tmp_path: Path, left_behind: Leftovers
 ) -> None:
     arguments = (

@@ -7,7 +7,7 @@ from kproxy.lab.processes import Xtables
 from tests.support.foretelling import foretold, read_inside
 
 
-def test_packets_meet_what_trace_says() -> None:
+def test_packets_have_the_outcome_that_trace_prints() -> None:
     found = foretold(load_subject("kproxy"), "ipvs", Xtables.LEGACY, read_inside)
     assert not found.otherwise, "\n".join(found.otherwise[:8])
     assert found.requested > 40

@@ -123,7 +123,7 @@ def test_the_document_holds_every_sample() -> None:
 BURN = "import time\nend = time.process_time() + {0}\nwhile time.process_time() < end: pass\n"
 
 
-def test_a_tree_counts_ended_and_living_children_but_nobody_else() -> None:
+def test_a_tree_counts_ended_and_living_children_but_no_other_process() -> None:
     child = [sys.executable, "-c", BURN.format(0.2)]
     script = (
         f"import subprocess, sys, time\n"

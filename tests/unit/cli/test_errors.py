@@ -132,7 +132,7 @@ def test_a_comparison_that_cannot_be_written_is_status_2(
     assert "kproxy conformance report: /dev/full: No space left on device" in capsys.readouterr().err
 
 
-def test_what_nobody_has_thought_of_is_no_failed_case(
+def test_an_unforeseen_error_is_no_failed_case(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def breaks(_: object) -> int:

@@ -43,7 +43,7 @@ def test_a_slow_case_is_run_when_named_exactly() -> None:
     assert [case.id for case in select_cases((SLOW[0],), slow=False)] == [SLOW[0]]
 
 
-def test_a_glob_that_matches_slow_cases_only_says_what_to_add() -> None:
+def test_a_glob_that_matches_slow_cases_only_reports_what_to_add() -> None:
     with pytest.raises(ConformanceRunError, match="--slow"):
         select_cases((SLOW[0][:-1] + "*",), slow=False)
 
@@ -74,7 +74,7 @@ def test_a_glob_that_matches_nothing_is_refused_beside_one_that_does() -> None:
         (RunOptions(json="/"), "--json /"),
     ],
 )
-def test_what_cannot_be_run_is_status_2_and_says_what_to_do(
+def test_what_cannot_be_run_is_status_2_and_reports_what_to_do(
     options: RunOptions, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_conformance(options) == 2

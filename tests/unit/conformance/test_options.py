@@ -60,18 +60,18 @@ EVERYTHING = RunOptions(
 
 
 @pytest.mark.parametrize("options", [RunOptions(), EVERYTHING])
-def test_options_survive_being_said(options: RunOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_survive_being_formatted(options: RunOptions, monkeypatch: pytest.MonkeyPatch) -> None:
     assert understood(run_arguments(options), monkeypatch) == options
 
 
-def test_every_option_can_be_said() -> None:
+def test_every_option_can_be_formatted() -> None:
     left = [
         f.name for f in fields(RunOptions) if getattr(EVERYTHING, f.name) == getattr(RunOptions(), f.name)
     ]
     assert left == []
 
 
-def test_generated_worlds_are_queried_of_the_subject_that_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_generated_worlds_are_run_on_the_subject_that_was_named(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[RunOptions] = []
 
     def fuzz(options: FuzzOptions) -> int:
@@ -122,7 +122,7 @@ def test_mode_variant_and_time_need_their_abilities(options: RunOptions, wanted:
     assert wanted in placement.kernel_needs(options, OTHERS).always
 
 
-def test_a_mode_that_nobody_knows_needs_the_lab_alone() -> None:
+def test_an_unknown_mode_needs_the_lab_alone() -> None:
     assert placement.kernel_needs(RunOptions(mode="ebpf"), OTHERS).always == placement.LAB_NEEDS
 
 

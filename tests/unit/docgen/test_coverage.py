@@ -43,7 +43,7 @@ def test_every_behaviour_a_clause_sums_up_is_known() -> None:
     assert named - set(BEHAVIOURS) == set()
 
 
-def test_a_case_that_is_said_to_show_a_behaviour_rests_on_a_clause_of_it() -> None:
+def test_a_case_that_is_listed_to_show_a_behaviour_rests_on_a_clause_of_it() -> None:
     idle = [
         (behaviour.id, id)
         for behaviour in BEHAVIOURS.values()
@@ -107,6 +107,6 @@ def test_a_report_is_found_by_its_cve() -> None:
 
 
 @pytest.mark.parametrize(("name", "says"), [("4711", "no report"), ("R036", "whole cluster")])
-def test_a_report_that_is_unknown_or_not_held_is_said_to_be(name: str, says: str) -> None:
+def test_a_report_that_is_unknown_or_not_held_is_named_so(name: str, says: str) -> None:
     with pytest.raises(ConformanceRunError, match=says):
         regression_ids([name])

@@ -93,7 +93,7 @@ def test_every_behaviour_has_a_row(page: str) -> None:
     assert not [behaviour for behaviour in behaviours if not has_a_row(page, behaviour)]
 
 
-def test_a_row_without_a_test_says_why() -> None:
+def test_a_row_without_a_test_reports_why() -> None:
     promises = [row for row in rows("daemon.md") if "BindAddress" not in row[0]]
     silent = [row[0] for row in promises if not evidence_of("daemon.md", row) and not row[-1]]
     assert not silent

@@ -138,7 +138,7 @@ def commands(path: Path) -> list[list[str]]:
     return [shlex.split(line, comments=True)[1:] for line in said]
 
 
-def test_the_tutorials_say_commands() -> None:
+def test_the_tutorials_have_commands() -> None:
     assert sum(len(commands(path)) for path in TUTORIALS) > 10
 
 

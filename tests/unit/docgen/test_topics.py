@@ -39,7 +39,7 @@ def test_what_a_mode_does_not_claim_is_no_deviation() -> None:
     assert "  - kube-proxy in ipvs does not claim localhostNodePorts\n" in section
 
 
-def test_no_clause_is_said_to_be_shown_by_a_case_that_does_not_cite_it() -> None:
+def test_no_clause_is_listed_as_shown_by_a_case_that_does_not_cite_it() -> None:
     assert all(
         clause.id in case.clauses for clause in CLAUSES.values() for case in topics.cases_about(clause)
     )

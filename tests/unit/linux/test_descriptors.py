@@ -54,7 +54,7 @@ def test_a_process_without_descriptors_reports_and_counts_it_and_goes_on() -> No
     assert "{'command': 2, 'netlink': 1, 'file': 1}" in short
 
 
-def test_what_a_cluster_can_ask_for_without_end_leaves_the_last_descriptors_to_the_rest() -> None:
+def test_what_a_cluster_can_demand_without_end_leaves_the_last_descriptors_to_the_rest() -> None:
     most = descriptors.descriptor_limit()
     assert not descriptors.is_reserved(0, Purpose.LISTENER)
     assert descriptors.is_reserved(most - 1, Purpose.LISTENER)

@@ -59,7 +59,7 @@ def test_a_command_that_does_not_end_is_ended() -> None:
     assert caught.value.reason is Reason.TIMEOUT
 
 
-def test_a_command_that_stops_reading_tells_why() -> None:
+def test_a_command_that_stops_reading_reports_why() -> None:
     def endless() -> Iterator[bytes]:
         while True:
             yield b"x" * 65536

@@ -50,7 +50,7 @@ def test_all_renamed_options_are_known_by_their_old_names() -> None:
 @pytest.mark.parametrize(
     ("front", "option"), RENAMED, ids=[f"{COMMANDS[front]} {option.old_name}" for front, option in RENAMED]
 )
-def test_an_old_name_does_the_same_and_says_the_new_one(
+def test_an_old_name_does_the_same_and_reports_the_new_one(
     front: Front, option: CommandOption, capsys: pytest.CaptureFixture[str]
 ) -> None:
     value = [] if option.is_switch else ["3"]

@@ -299,7 +299,9 @@ def test_what_is_refused_would_be_let_through_were_it_well_named() -> None:
 
 
 @pytest.mark.parametrize(("name", "like"), [("null", None), ("7", 7), ("x" * 253, "x" * 254)])
-def test_what_has_no_name_takes_the_place_of_nobody_whose_name_looks_like_it(name: str, like: object) -> None:
+def test_what_has_no_name_takes_the_place_of_no_other_whose_name_looks_like_it(
+    name: str, like: object
+) -> None:
     """Neither when it comes, nor in a list, nor when it goes."""
     (good, *_) = good_service()
     good["metadata"]["name"] = name

@@ -91,7 +91,7 @@ def test_the_pod_monitor_selects_our_pods() -> None:
     assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
 
 
-def test_the_workflow_has_the_version_of_kind_that_the_tests_ask_for() -> None:
+def test_the_workflow_has_the_version_of_kind_that_the_tests_need() -> None:
     root = DEPLOY.parent
     requested = re.search(r'^KIND = "(v[\d.]+)"$', (root / "tests/kind/kind.py").read_text(), re.MULTILINE)
     steps = yaml.safe_load((root / ".github/workflows/kind.yml").read_text())["jobs"]["cluster"]["steps"]

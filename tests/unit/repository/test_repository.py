@@ -149,7 +149,7 @@ def test_a_missing_tool_is_status_2_and_the_line_to_type(tmp_path: Path) -> None
     )
 
 
-def test_without_root_or_sudo_it_says_how_to_get_it(tmp_path: Path) -> None:
+def test_without_root_or_sudo_it_reports_how_to_get_it(tmp_path: Path) -> None:
     refused = run_on_a_bare_machine(tmp_path, user=1000, command="mutants")
     assert refused.returncode == 2
     assert f"su -c '{tmp_path}/run mutants'" in refused.stderr
@@ -172,7 +172,7 @@ def test_a_decision_has_a_number_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.name)
-def test_a_decision_says_why_and_what_would_change_it(path: Path) -> None:
+def test_a_decision_has_its_reason_and_what_would_change_it(path: Path) -> None:
     headings = re.findall(r"^## (.+)$", text(path), re.MULTILINE)
     assert tuple(headings) == DECISION_PARTS
     assert re.match(rf"# {int(path.name[:4])}\. ", text(path))
@@ -225,7 +225,7 @@ def test_every_switched_off_rule_gives_its_reason() -> None:
     assert [line for line in rules if "#" not in line] == []
 
 
-def test_the_action_hands_on_what_it_is_given_and_says_options_that_exist() -> None:
+def test_the_action_hands_on_what_it_is_given_and_reports_options_that_exist() -> None:
     action = yaml.safe_load(text(ROOT / "action.yml"))
     steps = action["runs"]["steps"]
     given = {name for step in steps for name in re.findall(r"inputs\.(\w+)", str(step))}

@@ -38,7 +38,7 @@ def test_an_id_is_terms_with_the_area_first(one: Clause) -> None:
 
 
 @EVERY
-def test_a_clause_says_one_sentence(one: Clause) -> None:
+def test_a_clause_has_one_sentence(one: Clause) -> None:
     assert one.text.endswith(".")
     assert one.text.count(". ") == 0
 
@@ -52,7 +52,7 @@ def test_a_clause_has_links_and_behaviours(one: Clause) -> None:
 
 
 @EVERY
-def test_what_was_only_observed_binds_nobody(one: Clause) -> None:
+def test_what_was_only_observed_binds_no_proxy(one: Clause) -> None:
     assert not (one.level is Level.MUST and one.authority is Authority.OBSERVED)
 
 

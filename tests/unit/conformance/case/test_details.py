@@ -59,7 +59,7 @@ def test_a_name_that_is_wrong_is_status_2_and_names_its_neighbours(
     assert "did you mean cluster-ip.every-endpoint-of-six" in capsys.readouterr().err
 
 
-def test_a_dry_run_tells_the_order_and_why_cases_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_reports_the_order_and_why_cases_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = (
         "--testbed",
         "simulator",
@@ -82,7 +82,7 @@ def test_a_dry_run_tells_the_order_and_why_cases_are_left_out(capsys: pytest.Cap
     assert f"  not run: node-port.localhost-serves-when-asked-to: {reason}" in reported
 
 
-def test_a_dry_run_tells_of_slow_cases(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_reports_of_slow_cases(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["conformance", "run", "--dry-run", "--testbed", "simulator", "--mode", "iptables"]) == 0
     assert (
         "  not run: proxy-health.of-a-quiet-cluster: slow, and not requested (--slow)"

@@ -177,7 +177,7 @@ def test_nothing_else_changes_when_a_proxy_can_write_again() -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_nobody_learns_of_ends_its_round(case: Case) -> None:
+def test_a_change_without_an_observer_ends_its_round(case: Case) -> None:
     for one in split_rounds(case.steps):
         unheard = [
             number for number, step in enumerate(one.mutations, 1) if isinstance(step, DuringWatchFault)

@@ -95,6 +95,6 @@ def test_mutants_have_names_of_their_own_and_clauses_that_exist() -> None:
     assert [wrong.name for wrong in MUTANTS if bool(wrong.clauses) == bool(wrong.unseen)] == []
 
 
-def test_every_clause_of_a_mutant_is_one_that_a_case_asks_about() -> None:
+def test_every_clause_of_a_mutant_is_one_that_a_case_cites() -> None:
     requested = {clause for case in CATALOGUE for clause in case.clauses}
     assert {clause for wrong in MUTANTS for clause in wrong.clauses} - requested == set()

@@ -52,7 +52,7 @@ def test_lines_are_passed_on_whole_however_they_come() -> None:
     assert said(b"one\ntw", b"o\nthr", b"ee")[0] == ["one", "two"]
 
 
-def test_the_reason_is_what_a_refusal_says_and_not_what_went_before() -> None:
+def test_the_reason_is_the_text_of_a_refusal_and_not_what_went_before() -> None:
     refusal = f"{child_process.ERROR_PREFIX}no kernel\nfor this\n".encode()
     assert said(b"running 3 checks\n", refusal)[1] == "no kernel\nfor this"
 

@@ -22,7 +22,7 @@ STEADY = ContinuousProbe(
 GROWN = Apply(service("web", "a1", "b1", "b2"))
 
 
-def test_a_steady_client_asks_at_its_step_and_at_every_later_change() -> None:
+def test_a_steady_client_sends_at_its_step_and_at_every_later_change() -> None:
     testbed = Scripted()
     assert findings(testbed, Apply(WEB), STEADY, GROWN, TO_WEB, Apply(WEB), TO_WEB) == []
     assert testbed.log.count("settle") == 3
@@ -30,7 +30,7 @@ def test_a_steady_client_asks_at_its_step_and_at_every_later_change() -> None:
     assert testbed.log[:3] == ["change 2", "settle", "probe"]
 
 
-def test_it_does_not_ask_before_its_step() -> None:
+def test_it_does_not_send_before_its_step() -> None:
     testbed = Scripted()
     assert findings(testbed, Apply(WEB), TO_WEB, GROWN, STEADY) == []
     assert testbed.log.count("probe") == 2

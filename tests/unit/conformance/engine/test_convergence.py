@@ -80,7 +80,7 @@ def test_a_late_change_is_found_with_its_clause_its_kind_and_its_node() -> None:
     assert findings(met([applied(0.1)]), *STEPS) == []
 
 
-def test_where_no_change_of_the_family_was_timed_nothing_is_said() -> None:
+def test_where_no_change_of_the_family_was_timed_nothing_is_reported() -> None:
     elsewhere = LatencySample(kind=ChangeKind.CREATED, node="a", family=Family.IPV6, seconds=0.1)
     for measured in ([], [applied(1.0, ChangeKind.TOGETHER)], [elsewhere]):
         (progress,) = run_all(met(measured), small_case(*STEPS))

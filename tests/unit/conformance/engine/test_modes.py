@@ -53,7 +53,7 @@ def test_in_the_simulator_there_are_no_variants() -> None:
         ("ipvs", "legacy", "ipvs"),
     ],
 )
-def test_a_run_is_named_by_its_mode_and_by_what_tells_it_from_another(
+def test_a_run_is_named_by_its_mode_and_by_what_distinguishes_it_from_another(
     mode: str, variant: str, name: str
 ) -> None:
     assert modes.run_name(RunOptions(mode=mode, iptables=variant)) == name

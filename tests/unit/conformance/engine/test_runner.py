@@ -196,7 +196,7 @@ def test_a_sample_is_just_large_enough_for_the_stated_false_alarm_rate(ways: int
     assert chance_of_missing_one(size) <= FALSE_ALARM_RATE < chance_of_missing_one(size - 1)
 
 
-def test_a_sample_is_never_smaller_than_the_step_asks_for() -> None:
+def test_a_sample_is_never_smaller_than_the_step_requires() -> None:
     assert sample_size(replace(TO_WEB, spread=True, count=500)) == 500
     assert sample_size(replace(TO_WEB, count=7)) == 7
     assert sample_size(replace(TO_WEB, expect=delivered_to("a1"), spread=True)) == 1
@@ -249,7 +249,7 @@ def test_round_robin_is_even() -> None:
     assert findings(Scripted(fairly), Apply(WEB), EVEN) == []
 
 
-def test_what_reaches_nobody_is_found_once() -> None:
+def test_what_reaches_no_endpoint_is_found_once() -> None:
     found = only(findings(Scripted(always(Failure.DROPPED)), Apply(WEB), EVEN))
     assert found.seen == "698 x Failure.DROPPED"
 
@@ -398,7 +398,7 @@ def test_a_flow_that_moves_is_found_where_it_must_be_still() -> None:
     assert found.lawful.startswith("still ")
 
 
-def test_a_flow_that_moves_is_lawful_where_the_step_says_so() -> None:
+def test_a_flow_that_moves_is_lawful_where_the_step_allows_it() -> None:
     moved = replace(USE, expect=TO_WEB.expect)
     assert findings(Scripted(changing_at_each_step()), Apply(WEB), HOLD, moved) == []
 

@@ -66,5 +66,5 @@ def test_an_endpoint_that_is_never_met_counts() -> None:
     )
 
 
-def test_to_tell_shares_takes_more_than_to_meet_everyone() -> None:
+def test_to_distinguish_shares_takes_more_than_to_reach_every_endpoint() -> None:
     assert all(uniformity_sample(ways) > coverage_sample(ways) for ways in range(2, 20))

@@ -69,7 +69,9 @@ def test_a_client_of_a_source_range_is_in_that_range(large: Dump, place: Topolog
     assert all(str(source).startswith(("203.0.113.", "2001:db8:aa:")) for source in guests)
 
 
-def test_the_oracle_says_of_the_services_queried_what_it_says_of_all(large: Dump, place: Topology) -> None:
+def test_the_oracle_returns_for_the_services_queried_what_it_returns_for_all(
+    large: Dump, place: Topology
+) -> None:
     facts = replica_node_facts(large, place, ProxySettings())
     for one in copied_instances(large.cluster, place, facts)[::37]:
         found = expect(large.cluster, facts[one.bound.node], one.bound.packet)

@@ -38,7 +38,7 @@ def test_what_rules_do_in_any_world_is_lawful(number: int, mode: str) -> None:
     assert not wrong, "\n".join(map(reported, wrong[:5]))
 
 
-def test_worlds_have_much_to_ask_about() -> None:
+def test_worlds_have_much_to_probe() -> None:
     """Or their agreement would say little."""
     requested = {clause for case in part(0) for clause in case.clauses}
     assert requested >= {

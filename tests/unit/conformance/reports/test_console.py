@@ -30,7 +30,7 @@ def shown(*results: CaseResult, width: int = 120) -> str:
         ((Result.BROKEN, Result.FAILED), 1),
     ],
 )
-def test_the_exit_code_says_whether_all_was_lawful_or_could_not_be_seen(
+def test_the_exit_code_reports_whether_all_was_lawful_or_could_not_be_seen(
     kinds: tuple[Result, ...], code: int
 ) -> None:
     assert report(*map(result, kinds)).exit_code == code

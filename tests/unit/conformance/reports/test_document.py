@@ -82,7 +82,7 @@ def test_a_failure_has_its_findings_and_where_the_evidence_is(kind: Result) -> N
     ]
 
 
-def test_what_could_not_be_observed_says_where_the_evidence_is() -> None:
+def test_what_could_not_be_observed_reports_where_the_evidence_is() -> None:
     broken = CaseResult(case=CASE, result=Result.BROKEN, seconds=0.0, reason="why", evidence="evidence/one")
     assert run_document(report(broken))["results"][0]["evidence"] == "evidence/one"
 

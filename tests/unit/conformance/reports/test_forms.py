@@ -52,7 +52,7 @@ def test_every_result_has_its_place_in_junit(kind: Result, tag: type | None) -> 
     assert [said.message for said in test.result] == ([f"{kind.value}: why"] if tag else [])
 
 
-def test_a_failure_in_junit_tells_what_a_person_needs() -> None:
+def test_a_failure_in_junit_has_what_a_person_needs() -> None:
     ((test,),) = suites(junit.render_junit(compared(outcome("a", result(Result.FAILED)))))
     for arguments in ("seen:    TCP RST", "lawful:  delivered to b1", "evidence/one", "--case 'group.one'"):
         assert arguments in test.result[0].text

@@ -29,7 +29,7 @@ def test_what_goes_to_standard_output_goes_there_alone(capfdbinary: pytest.Captu
     assert b"kproxy (nftables)" in reported.err
 
 
-def test_report_tells_the_same_of_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_prints_the_same_of_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = [tmp_path / f"{mode}.json" for mode in ("iptables", "nftables")]
     for path in paths:
         main([*RUN, "--mode", path.stem, "--json", str(path), "--junit", str(path.with_suffix(".xml"))])
@@ -52,7 +52,7 @@ def test_report_tells_the_same_of_files(tmp_path: Path, capsys: pytest.CaptureFi
         ),
     ],
 )
-def test_report_says_what_it_cannot_do(
+def test_report_reports_what_it_cannot_do(
     arguments: list[str], reported: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["conformance", "report", *arguments]) == 2

@@ -100,7 +100,7 @@ def test_on_a_narrow_page_verdicts_stay_whole_and_times_are_left_out() -> None:
     assert lines[2].split() == ["o…", *["not-runnable"] * 4]
 
 
-def test_failures_say_which_run_they_are_of() -> None:
+def test_failures_report_which_run_they_are_of() -> None:
     page = shown(outcome("nftables"), outcome("ipvs", Result.FAILED), outcome("ebpf", Result.BROKEN))
     assert any(line.startswith("failed ipvs: group.one: ") for line in page)
     assert "  again:    kproxy conformance run --mode ipvs --case 'group.one'" in page
@@ -129,5 +129,5 @@ def test_a_run_that_could_not_be_had_has_no_column() -> None:
     assert shown(refused("ipvs"))[-1] == "my-proxy: 1 runs, 1 cases in 4.0 s: ipvs not judged"
 
 
-def test_when_all_is_well_it_says_so() -> None:
+def test_when_all_is_well_it_reports_so() -> None:
     assert shown(outcome("a"), outcome("b"))[-1].endswith("all that could be judged was lawful")

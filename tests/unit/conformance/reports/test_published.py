@@ -37,7 +37,7 @@ def test_everything_was_seen_and_what_failed_is_a_known_deviation(file: Path) ->
 
 
 @pytest.mark.parametrize("name", DOCUMENTED_SUBJECTS)
-def test_what_the_specification_tells_of_a_mode_was_seen_in_it(name: str) -> None:
+def test_what_the_specification_lists_of_a_mode_was_seen_in_it(name: str) -> None:
     file, subject = FOLDER / f"{name}.json", load_subject(name, "/bin/true")
     seen = {(e.id, run.mode) for run in runs(file) for e in run.results if e.result is Result.DEVIATION}
     recorded = {
@@ -56,7 +56,7 @@ def test_what_the_specification_tells_of_a_mode_was_seen_in_it(name: str) -> Non
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_each_run_says_what_it_ran_on(file: Path) -> None:
+def test_each_run_reports_what_it_ran_on(file: Path) -> None:
     for run in runs(file):
         assert run.environment["kernel"]
         assert run.environment["subject"] not in {"", "unknown"}

@@ -52,7 +52,7 @@ def test_every_setting_of_a_profile_arrives(profile: Profile) -> None:
 
 
 @EACH_PROFILE
-def test_pod_ranges_of_its_families_are_given_where_they_tell_pods(profile: Profile) -> None:
+def test_pod_ranges_of_its_families_are_given_where_they_detect_pods(profile: Profile) -> None:
     given = load_configuration(text_for(profile)).config.cluster_cidr
     ranges = {ip_network(text) for text in given.split(",") if text}
     wanted = {LAB.cluster_cidr[family] for family in profile.detect_families}

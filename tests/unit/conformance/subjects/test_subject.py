@@ -193,7 +193,7 @@ def test_every_deviation_of_a_bundled_subject_names_cases_modes_and_a_link(name:
 
 
 @pytest.mark.parametrize("name", DOCUMENTED_SUBJECTS)
-def test_what_modes_cannot_do_is_said(name: str) -> None:
+def test_what_modes_cannot_do_is_reported(name: str) -> None:
     """Behaviours ``np.localhost.ipvs-nft``, ``np.forward-policy``, ``eip.is-node-ip``."""
     assert load_subject(name, "/bin/true").without == {
         "nftables": {Feature.LOCALHOST_NODE_PORTS, Feature.FORWARD_POLICY, Feature.INPUT_POLICY},

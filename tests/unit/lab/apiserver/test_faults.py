@@ -37,9 +37,7 @@ async def test_a_refusal_concerns_its_kinds_and_verbs_until_lifted(server: ApiSe
 
 
 @served()
-async def test_a_refusal_can_say_when_to_come_back_and_end_by_itself(
-    server: ApiServer, client: Client
-) -> None:
+async def test_a_refusal_can_have_retry_after_and_end_by_itself(server: ApiServer, client: Client) -> None:
     server.faults.inject(Refuse(retry_after=1), seconds=0.2)
     async with client.session.get(client.url + SERVICES) as response:
         assert (response.status, response.headers["Retry-After"]) == (503, "1")
@@ -77,7 +75,7 @@ async def test_a_held_list_holds_the_initial_events_of_a_watch_list(
 
 
 @served(lambda: ApiServer(bookmark_seconds=0.05))
-async def test_a_held_watch_says_nothing_and_then_everything(server: ApiServer, client: Client) -> None:
+async def test_a_held_watch_sends_nothing_and_then_everything(server: ApiServer, client: Client) -> None:
     query = {"resourceVersion": str(server.store.revision), "allowWatchBookmarks": "true"}
     fault = StallRequests(verbs=frozenset({Verb.WATCH}))
     async with client.watch(SERVICES, **query) as stream:

@@ -26,7 +26,7 @@ async def test_a_list_has_its_kind_its_revision_and_its_items(server: ApiServer,
 
 
 @served()
-async def test_a_single_object_says_what_it_is(server: ApiServer, client: Client) -> None:
+async def test_a_single_object_names_its_kind(server: ApiServer, client: Client) -> None:
     put(server, "web")
     found = await client.get(f"{IN_DEFAULT}/web")
     assert (found["kind"], found["apiVersion"], found["metadata"]["name"]) == ("Service", "v1", "web")
@@ -86,7 +86,7 @@ async def test_a_page_after_a_compaction_is_expired(server: ApiServer, client: C
 
 
 @served()
-async def test_resource_version_says_how_fresh_or_how_old(server: ApiServer, client: Client) -> None:
+async def test_resource_version_selects_how_fresh_or_how_old(server: ApiServer, client: Client) -> None:
     old = put(server, "a")
     put(server, "b")
     assert await client.names(SERVICES, resourceVersion="0") == ["a", "b"]

@@ -106,7 +106,7 @@ def test_past_states_can_be_read_back() -> None:
     assert names(cluster.objects(ResourceKind.SERVICE)) == ["b"]
 
 
-def test_history_is_bounded_and_says_so() -> None:
+def test_history_is_bounded_and_reports_so() -> None:
     cluster = store(history=8)
     revisions = [cluster.put(ResourceKind.SERVICE, service(f"s{i}")) for i in range(30)]
     assert [c.revision for c in cluster.since(ResourceKind.SERVICE, revisions[-4], 100)] == revisions[-3:]

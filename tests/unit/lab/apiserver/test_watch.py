@@ -204,7 +204,7 @@ async def test_bookmarks_follow_the_changes_of_other_kinds(server: ApiServer, cl
 
 
 @served(lambda: ApiServer(bookmark_seconds=0.02))
-async def test_who_does_not_ask_for_bookmarks_gets_none(server: ApiServer, client: Client) -> None:
+async def test_a_watch_without_bookmarks_gets_none(server: ApiServer, client: Client) -> None:
     async with client.watch(SERVICES, resourceVersion=str(server.store.revision)) as stream:
         assert await stream.is_silent()
 

@@ -87,7 +87,7 @@ def test_a_build_that_fails_shows_its_last_output_and_keeps_its_log(
     assert names(cache) == {"build.log"}
 
 
-def test_what_apt_says_is_reported(cache: Path, programs: Callable[..., None]) -> None:
+def test_what_apt_reports_is_reported(cache: Path, programs: Callable[..., None]) -> None:
     programs(**{"apt-get": "echo 'E: Failed to fetch' >&2; exit 100"})
     with pytest.raises(LabError, match=r"apt-get download linux-source-6\.12: exit 100: E: Failed to fetch"):
         built(cache)

@@ -39,7 +39,7 @@ def chosen(wanted: KernelNeeds, *surveys: KernelSurvey) -> tuple[KernelName, str
     return choice.survey.name, str(choice)
 
 
-def test_the_first_kernel_that_can_is_taken_and_says_which_it_is() -> None:
+def test_the_first_kernel_that_can_is_taken_and_reports_which_it_is() -> None:
     assert chosen(needs(VETH), survey(HOST, VETH), survey(UML, VETH)) == (
         HOST,
         "kernel: host (kernel of host)",
@@ -53,7 +53,7 @@ def test_kernels_after_the_first_that_can_are_not_looked_at() -> None:
     assert pick_kernel({HOST: lambda: survey(HOST, VETH), UML: never}, needs(VETH)).survey.name is HOST
 
 
-def test_a_kernel_that_lacks_something_is_passed_over_and_says_what() -> None:
+def test_a_kernel_that_lacks_something_is_passed_over_and_reports_what() -> None:
     name, text = chosen(needs(VETH, SCTP), survey(HOST, VETH, lacks=(SCTP,)), survey(UML, VETH, SCTP))
     assert name is UML
     assert text == "kernel: uml (kernel of uml); host: no sctp"
@@ -77,7 +77,7 @@ def test_a_kernel_that_cannot_be_used_gives_its_reason_and_the_fix() -> None:
     assert "host: this user is not root (run it with sudo)" in text
 
 
-def test_of_all_cases_a_few_may_be_left_out_but_that_is_said() -> None:
+def test_of_all_cases_a_few_may_be_left_out_but_that_is_reported() -> None:
     kernels = survey(HOST, VETH, lacks=(SCTP,)), survey(UML, VETH, SCTP)
     name, text = chosen(needs(VETH, fully=(SCTP,)), *kernels)
     assert name is HOST
@@ -92,7 +92,7 @@ def test_cases_that_were_requested_by_name_find_a_kernel_that_runs_them_all() ->
     assert "cases that need sctp are left out" in text
 
 
-def test_when_none_will_do_each_one_says_why() -> None:
+def test_when_none_will_do_each_one_reports_why() -> None:
     kernels = (
         survey(HOST, lacks=(VETH,)),
         KernelSurvey(name=VM, unusable="not here: vng", fix="pipx install virtme-ng"),
@@ -132,7 +132,7 @@ def test_the_doctors_table_has_a_row_for_each_ability_and_a_column_for_each_kern
     assert set(rows) == {"host", *(ability.value for ability in Ability)}
 
 
-def test_the_doctor_says_what_to_do_about_all_that_is_missing() -> None:
+def test_the_doctor_reports_what_to_do_about_all_that_is_missing() -> None:
     lacking = [survey(name, lacks=(SCTP,)) for name in (HOST, ROOTLESS, UML)]
     lines = "\n".join(kernel_advice([*lacking, KernelSurvey(name=VM, unusable="not here", fix="install it")]))
     for arguments in (

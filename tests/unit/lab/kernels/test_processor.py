@@ -38,7 +38,7 @@ def test_it_is_too_much_for_old_kernels_on_processors_with_tiles(
     assert processor.exceeds_uml_state(release, cpuinfo) is expected
 
 
-def test_a_kernel_that_is_started_so_cannot_ask_for_extended_state_and_can_for_other() -> None:
+def test_a_kernel_that_is_started_so_cannot_request_extended_state_and_can_request_other() -> None:
     hidden = subprocess.run(
         [sys.executable, "-I", "-S", processor.__file__, sys.executable, "-c", ASK],
         capture_output=True,

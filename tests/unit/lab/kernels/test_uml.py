@@ -53,7 +53,7 @@ def test_the_option_comes_before_the_variable_before_built_ones_before_the_packa
     assert [path for path, _ in uml_candidates("/from/option", named)] == [Path("/from/option")]
 
 
-def test_without_any_kernel_it_says_how_to_have_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_any_kernel_it_reports_how_to_have_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uml, "uml_candidates", lambda *_: iter(()))
     with pytest.raises(LabError, match="kproxy lab kernel build"):
         uml.find_uml_kernel()

@@ -87,7 +87,7 @@ def test_all_that_is_missing_is_reported_with_what_to_type(here: Path) -> None:
     assert vm.survey_vm().fix == "kproxy lab kernel fetch"
 
 
-def test_what_a_kernel_can_do_is_read_from_its_configuration_and_that_is_said(here: Path) -> None:
+def test_what_a_kernel_can_do_is_read_from_its_configuration_and_that_is_reported(here: Path) -> None:
     install(here, "vng", *vm.PACKAGES)
     image(here / "boot", "vmlinuz-6.1", "CONFIG_NET_NS=y\nCONFIG_VETH=m\n")
     survey = vm.survey_vm()

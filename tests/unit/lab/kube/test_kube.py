@@ -20,12 +20,12 @@ def program(path: Path) -> None:
     path.chmod(0o755)
 
 
-def test_without_the_variable_it_says_what_to_set() -> None:
+def test_without_the_variable_it_reports_what_to_set() -> None:
     with pytest.raises(MissingAssets, match="KUBEBUILDER_ASSETS is not set"):
         find_assets({})
 
 
-def test_without_the_binary_it_says_where_it_looked(tmp_path: Path) -> None:
+def test_without_the_binary_it_reports_where_it_looked(tmp_path: Path) -> None:
     with pytest.raises(MissingAssets, match=f"no kube-apiserver in {tmp_path}"):
         find_assets({"KUBEBUILDER_ASSETS": str(tmp_path), "PATH": ""})
 

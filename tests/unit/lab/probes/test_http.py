@@ -13,5 +13,5 @@ def test_status_headers_and_body_are_read() -> None:
 @pytest.mark.parametrize(
     "sent", [b"", b"\r\n\r\n", b"hello", b"SSH-2.0-x\r\n", b"HTTP/1.1\r\n\r\n", b"HTTP/1.1 ok x"]
 )
-def test_what_is_no_http_is_nobody_who_answers(sent: bytes) -> None:
+def test_what_is_no_http_is_no_reply(sent: bytes) -> None:
     assert _parsed(sent) is None

@@ -34,7 +34,7 @@ def test_a_reply_is_read_only_when_all_of_it_is_there(number: int, size: int, da
     assert message.decode_reply(wire) == (reply, body)
 
 
-def test_a_reply_says_who_where_and_from_whom() -> None:
+def test_a_reply_reports_who_where_and_from_whom() -> None:
     reply = Reply(1, "a1", "10.0.0.1", 8080, "10.0.0.9", 40000)
     at, peer = Socket(ip_address("10.0.0.1"), 8080), Socket(ip_address("10.0.0.9"), 40000)
     assert reply.reception == Reception("a1", at, peer)

@@ -104,7 +104,7 @@ def test_a_ping_of_ipv4_sums_to_zero_as_a_receiver_checks() -> None:
 
 
 @both_families
-def test_an_icmp_error_tells_which_destination_it_is_about(family: Family) -> None:
+def test_an_icmp_error_reports_which_destination_it_is_about(family: Family) -> None:
     for packet in (tcp(family), udp(family, encode_request(NUMBER))):
         assert packets.quoted_destination(unreachable(family, packet)) == ENDS[family][1]
 

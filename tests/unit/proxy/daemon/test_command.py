@@ -74,7 +74,7 @@ def test_help_goes_to_standard_output() -> None:
         (("--metrics-port=0",), "metricsBindAddress"),
     ],
 )
-def test_what_cannot_be_run_is_status_1_and_says_why(arguments: tuple[str, ...], complaint: str) -> None:
+def test_what_cannot_be_run_is_status_1_and_reports_why(arguments: tuple[str, ...], complaint: str) -> None:
     ended = run(*arguments)
     assert ended.returncode == 1
     assert complaint in ended.stderr
@@ -127,7 +127,7 @@ def test_json_lines_are_json(tmp_path: Path) -> None:
     assert line["file"] == f"{tmp_path}/file"
 
 
-def test_the_master_flag_says_where_the_api_server_is() -> None:
+def test_the_master_flag_has_the_address_of_the_api_server() -> None:
     with running("--hostname-override=n1") as (process, script):
         assert eventually(lambda: len(script.requested) >= 3)
         assert process.poll() is None

@@ -64,7 +64,7 @@ def test_json_has_the_members_that_collectors_know() -> None:
     assert line == {"caller": "cluster/store.py:12", "msg": "said so", "v": 0, "node": "a"}
 
 
-def test_json_tells_errors_by_their_lack_of_a_verbosity() -> None:
+def test_json_marks_errors_by_their_lack_of_a_verbosity() -> None:
     assert "v" not in json.loads(JsonFormatter().format(record(logging.ERROR, "x")))
     assert json.loads(JsonFormatter().format(record(logging.DEBUG, "x")))["v"] == 4
 

@@ -58,7 +58,9 @@ def test_every_bad_field_is_named_before_anything_is_touched(tmp_path: Path) -> 
     ],
     ids=["no API server", "no kubeconfig", "blank name"],
 )
-def test_what_cannot_run_says_why(tmp_path: Path, text: str, flags: tuple[str, ...], complaint: str) -> None:
+def test_what_cannot_run_reports_why(
+    tmp_path: Path, text: str, flags: tuple[str, ...], complaint: str
+) -> None:
     ended = run(tmp_path, text, *flags)
     assert ended.returncode == 1
     assert complaint in ended.stderr

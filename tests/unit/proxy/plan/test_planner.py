@@ -273,7 +273,7 @@ def test_hints_choose_the_nearest(endpoints: list[api.Endpoint], chosen: list[in
     assert addresses(found[Exposure.NODE_PORT].pool) == expected  # topo.external-cluster
 
 
-def test_a_node_without_a_zone_follows_no_zone_hint_and_says_so() -> None:
+def test_a_node_without_a_zone_follows_no_zone_hint_and_reports_so() -> None:
     objects = service(), slice_of(near("10.0.0.1", ["east"]), near("10.0.0.2", ["west"]))
     nowhere = planned(*objects, settings=replace(HERE, zone=""))
     assert addresses(nowhere.services[0].frontends[0].pool) == ["10.0.0.1", "10.0.0.2"]
@@ -391,7 +391,7 @@ def test_a_cluster_ip_cannot_be_taken_over_by_an_external_ip() -> None:
     assert (note.subject, "test/victim" in note.text) == ("Service test/a-thief", True)
 
 
-def test_of_two_equal_claims_the_first_by_name_is_heard() -> None:
+def test_of_two_equal_claims_the_first_by_name_is_served() -> None:
     rivals = [service(n, [f"10.96.0.{i}"], external_ips=["203.0.113.1"]) for i, n in enumerate("abc", 1)]
     for order in permutations(rivals):
         assert owner_of("203.0.113.1", *order) == [("a", Exposure.EXTERNAL_IP)]
@@ -407,7 +407,7 @@ def test_what_a_service_gives_up_goes_to_the_next() -> None:
     assert [len(one.frontends) for one in alone.services] == [2]
 
 
-def test_an_address_nobody_wants_any_more_is_forgotten() -> None:
+def test_an_address_without_a_claim_is_forgotten() -> None:
     first, second = (
         service(n, [f"10.96.0.{i}"], external_ips=["203.0.113.1"]) for i, n in enumerate("ab", 1)
     )

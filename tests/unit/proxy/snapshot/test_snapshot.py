@@ -116,7 +116,7 @@ def test_source_ranges_are_those_of_the_family(texts: list[str], ranges: list[st
         ("Elsewhere", TrafficPolicy.CLUSTER, True),
     ],
 )
-def test_a_policy_is_local_only_when_it_says_so(text: str, policy: TrafficPolicy, reported: bool) -> None:  # noqa: FBT001
+def test_a_policy_is_local_only_when_it_is_set_so(text: str, policy: TrafficPolicy, reported: bool) -> None:  # noqa: FBT001
     snapshot = normalise(cluster(service(external_traffic_policy=text, internal_traffic_policy=text)), V4)
     assert snapshot.services[WEB].external_policy is snapshot.services[WEB].internal_policy is policy
     assert bool(snapshot.notes) is reported

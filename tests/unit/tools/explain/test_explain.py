@@ -86,7 +86,7 @@ def test_every_clause_comes_with_level_text_and_sources(capsys: pytest.CaptureFi
     assert all(link.startswith("https://") for link in dropped["sources"])
 
 
-def test_text_says_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_has_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("--from", "client", "--to", "node/node-a:30080")
     clauses = ask(capsys, *arguments)["hops"][0]["clauses"]
     assert main(["spec", "explain", "-f", str(EXAMPLE), *arguments]) == 0
@@ -221,7 +221,7 @@ def test_an_object_that_does_not_decode_is_reported_and_left_out(
         ("pod/web-0", "10.96.0.80:99999", "99999 is no port number"),
     ],
 )  # fmt: skip
-def test_what_is_not_understood_says_what_would_be(
+def test_what_is_not_understood_reports_what_would_be(
     capsys: pytest.CaptureFixture[str], sender: str, target: str, said: str
 ) -> None:
     assert said in refused(capsys, "--from", sender, "--to", target)
@@ -237,7 +237,7 @@ def test_what_is_not_understood_says_what_would_be(
         ("kind: Service\nmetadata: {name: web}", "there is no Node in it; `kubectl get services"),
     ],
 )
-def test_a_file_that_is_no_dump_says_how_to_make_one(
+def test_a_file_that_is_no_dump_reports_how_to_make_one(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, said: str
 ) -> None:
     file = written(tmp_path / "dump", text)

@@ -89,7 +89,7 @@ def test_a_clause_of_histories_has_no_oracle() -> None:
     assert item.text.startswith("none: one packet cannot show it")
 
 
-def test_without_a_repository_mutants_are_said_to_be_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_repository_mutants_are_shown_as_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entries, "repository", lambda: None)
     shown = entry(LOCALHOST).sections
     assert shown["mutants"] == shown["rules"] == (Item(NO_TESTS),)
@@ -133,7 +133,7 @@ def test_a_term_brings_the_ids_whose_sentence_has_it(capsys: pytest.CaptureFixtu
     assert f"  {LOCALHOST}: " in capsys.readouterr().err
 
 
-def test_nothing_like_it_is_said_to_be_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_like_it_is_reported_as_such(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["spec", "show", "qqqq"]) == 2
     assert "`kproxy spec show` lists the topics" in capsys.readouterr().err
 

@@ -17,7 +17,7 @@ def proc(servers: int) -> str:
 
 
 @pytest.mark.parametrize(("servers", "problems_reported"), [(3, 0), (200, 1)])
-def test_without_ipvsadm_a_long_list_of_virtual_servers_is_said_to_lack_some(
+def test_without_ipvsadm_a_long_list_of_virtual_servers_is_reported_to_lack_some(
     servers: int, problems_reported: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kernels leave some out where the file has several pages."""

@@ -150,7 +150,7 @@ def test_what_ends_a_rule_for_some_packets_is_followed_both_ways(statement: Json
     assert kinds(reported(nft([statement, DROP], sets=(unread,)))) == {"dropped", "untouched"}
 
 
-def test_what_asks_for_another_protocol_does_not_hold() -> None:
+def test_a_match_of_another_protocol_does_not_hold() -> None:
     icmp = match({"payload": {"protocol": "icmp", "field": "type"}}, "echo-request")
     flags = match({"&": [{"payload": {"protocol": "tcp", "field": "flags"}}, ["syn", "ack"]]}, "syn", "!=")
     six = match({"payload": {"protocol": "ip6", "field": "hoplimit"}}, 1, "!=")
@@ -388,7 +388,7 @@ def test_rare_options_of_iptables(rule: str, expected: set[str]) -> None:
     assert kinds(reported(saved(rule))) == expected
 
 
-def test_a_slash_in_a_comment_of_somebody_else_is_no_service() -> None:
+def test_a_slash_in_a_comment_of_another_program_is_no_service() -> None:
     comment = '-m comment --comment "ingress/egress rules" -j DROP'
     assert reported(saved(comment)).services == ()
     own = saved("-j KUBE-X").replace("-A FORWARD", f":KUBE-X - [0:0]\n-A KUBE-X {comment}\n-A FORWARD")

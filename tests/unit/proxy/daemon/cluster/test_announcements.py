@@ -56,7 +56,7 @@ def test_a_start_is_reported_and_a_mode_that_will_go(
 @pytest.mark.parametrize(
     ("what", "reason"), [(HEALTH, "FailedToStartProxierHealthcheck"), (METRICS, "FailedToStartMetricServer")]
 )
-def test_a_daemon_that_ends_for_want_of_an_address_has_said_so_before(what: str, reason: str) -> None:
+def test_a_daemon_that_ends_for_want_of_an_address_has_reported_so_before(what: str, reason: str) -> None:
     made, poster = announcer()
     made.cannot_listen(CannotListen(what, OSError("in use")))
     assert poster.events == [("default", "n1", "Warning", reason)]

@@ -86,7 +86,7 @@ def test_a_stream_that_stays_silent_too_long_times_out() -> None:
         release.set()
 
 
-def test_a_server_that_says_it_will_close_may_stream_and_be_silent_too() -> None:
+def test_a_server_that_announces_to_close_may_stream_and_be_silent_too() -> None:
     """As a kube-apiserver does that is going away."""
     with (
         serving(Answer([b"one", b"two"], headers=(("Connection", "close"),))) as script,

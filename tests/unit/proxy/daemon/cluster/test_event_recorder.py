@@ -113,7 +113,7 @@ def test_an_event_is_tried_again_where_that_may_help(
     assert sum(pauses) < 90
 
 
-def test_a_flood_of_events_is_dropped_and_nobody_waits(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_flood_of_events_is_dropped_and_no_caller_waits(caplog: pytest.LogCaptureFixture) -> None:
     recorder = EventRecorder(Poster(None), "n1")
     for _ in range(QUEUE_SIZE):
         recorder.record(STARTING)

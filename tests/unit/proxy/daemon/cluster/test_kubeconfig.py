@@ -72,7 +72,7 @@ def test_files_are_found_beside_the_kubeconfig_and_inline_data_beats_them(tmp_pa
     assert connection.certificate == ClientCertificate(b"c", b"k")
 
 
-def test_the_files_that_somebody_may_renew_are_known(tmp_path: Path) -> None:
+def test_the_files_that_may_be_renewed_are_known(tmp_path: Path) -> None:
     for name in ("ca", "crt", "key"):
         (tmp_path / name).write_bytes(name.encode())
     user = {"client-certificate": "crt", "client-key-data": b64(b"k"), "client-key": "key"}
@@ -190,7 +190,7 @@ def test_headers_follow_the_kind_of_credentials() -> None:
     assert Authorizer(Password("u", "p"), plugin).headers() == {"Authorization": "Basic dTpw"}
 
 
-def test_a_token_file_is_read_each_time_for_somebody_renews_it(tmp_path: Path) -> None:
+def test_a_token_file_is_read_each_time_since_it_is_renewed(tmp_path: Path) -> None:
     path = tmp_path / "token"
     authorizer = Authorizer(TokenFile(path), Plugin(""))
     for token in ("one", "two"):

@@ -54,7 +54,7 @@ def test_a_node_that_comes_late_is_none_that_changed() -> None:
     assert watched(BY_NODE, None, node("10.0.0.0/24")) == ([], [False])
 
 
-def test_the_watch_ends_when_the_store_hears_of_a_change() -> None:
+def test_the_watch_ends_when_the_store_gets_a_change() -> None:
     store, reported = ClusterStore(time.monotonic), list[str]()
     store.replace(Node, [node("10.0.0.0/24")], [])
     watch = NodeWatch(BY_NODE, store.node("n1"), reported.append)

@@ -103,7 +103,7 @@ def test_a_changed_object_keeps_its_place(store: ClusterStore) -> None:
     ],
     ids=["version", "label", "annotation"],
 )
-def test_metadata_that_no_proxy_reads_wakes_nobody(
+def test_metadata_that_no_proxy_reads_wakes_no_reader(
     store: ClusterStore, feed: Subscription, same: Service
 ) -> None:
     store.apply(Service, [same])
@@ -135,7 +135,9 @@ def test_the_service_a_slice_belongs_to_is_read_from_a_label(store: ClusterStore
     assert feed.pending is not None
 
 
-def test_another_label_beside_one_that_is_read_wakes_nobody(store: ClusterStore, feed: Subscription) -> None:
+def test_another_label_beside_one_that_is_read_wakes_no_reader(
+    store: ClusterStore, feed: Subscription
+) -> None:
     mine = {"kubernetes.io/service-name": "a"}
     store.apply(EndpointSlice, [endpoint_slice("x", labels=mine)])
     feed.take()
@@ -144,7 +146,7 @@ def test_another_label_beside_one_that_is_read_wakes_nobody(store: ClusterStore,
     assert feed.pending is None
 
 
-def test_removing_what_is_not_known_wakes_nobody(store: ClusterStore, feed: Subscription) -> None:
+def test_removing_what_is_not_known_wakes_no_reader(store: ClusterStore, feed: Subscription) -> None:
     store.apply(Service, [Removed(("default", "nobody"))])
     assert feed.pending is None
 
@@ -183,7 +185,7 @@ def test_a_node_stays_known_when_it_is_deleted(store: ClusterStore) -> None:
     assert store.node("other") is None
 
 
-def test_pending_changes_say_when_the_first_and_the_last_came(
+def test_pending_changes_report_when_the_first_and_the_last_came(
     store: ClusterStore, feed: Subscription, clock: Clock
 ) -> None:
     store.apply(Service, [service("a", port=81)])
@@ -207,7 +209,7 @@ def test_a_change_waits_until_it_is_applied_not_until_it_is_taken(
     assert feed.waiting_since is None
 
 
-def test_nobody_is_late_with_what_came_before_the_reader_could_act(store: ClusterStore, clock: Clock) -> None:
+def test_no_reader_is_late_with_what_came_before_it_could_act(store: ClusterStore, clock: Clock) -> None:
     feed = store.subscribe()
     clock.now = 900.0
     assert feed.waiting_since is None

@@ -392,12 +392,12 @@ def test_a_watch_that_goes_on_well_ends_the_waiting_too(store: ClusterStore) -> 
     assert pauses[5] <= BACKOFF.first
 
 
-def test_a_server_that_asks_for_time_gets_it(store: ClusterStore) -> None:
+def test_a_server_that_sends_retry_after_gets_its_time(store: ClusterStore) -> None:
     with serving(status(429, Retry_After="3")) as script:
         assert watcher(script, store).step() == 3.0
 
 
-def test_what_nobody_foresaw_ends_a_watch_but_not_the_watching(
+def test_an_unforeseen_error_ends_a_watch_but_not_the_watching(
     store: ClusterStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     with serving(stream(initial(7, service("a", 1)))) as script:

@@ -18,7 +18,7 @@ def reported(node: NodeNetworking, pods: tuple[str, ...] = (), **fields: object)
     return config_warnings(config, NodeNetworking(node.primary, node.families, networks))
 
 
-def test_nothing_is_said_of_a_configuration_that_fits() -> None:
+def test_nothing_is_logged_of_a_configuration_that_fits() -> None:
     assert reported(BOTH, cluster_cidr="10.0.0.0/8,fd00::/8") == ()
     assert reported(BOTH, ("10.0.0.0/24",), cluster_cidr="10.0.0.0/8") == ()
     assert reported(FOUR, cluster_cidr="10.0.0.0/8", node_port_addresses=("10.0.0.0/8",)) == ()

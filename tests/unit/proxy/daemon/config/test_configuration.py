@@ -82,7 +82,7 @@ def test_an_empty_configuration_has_the_documented_defaults() -> None:
     assert config.conntrack.tcp_close_wait_timeout == Duration.of(3_600)
 
 
-def test_zero_means_the_default_where_the_api_cannot_tell_zero_from_absence() -> None:
+def test_zero_means_the_default_where_the_api_cannot_distinguish_zero_from_absence() -> None:
     config = load_configuration(
         HEAD + "iptables: {syncPeriod: 0s, minSyncPeriod: 0s}\nbindAddress: ''\nmode: ''"
     ).config

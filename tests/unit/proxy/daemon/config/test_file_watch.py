@@ -27,7 +27,7 @@ def exchange(path: Path, text: str) -> None:
     (folder / "new").rename(folder / "..data")
 
 
-def test_a_file_that_nobody_touches_has_not_changed(path: Path) -> None:
+def test_a_file_that_is_not_touched_has_not_changed(path: Path) -> None:
     watched = WatchedFile(path, path.read_bytes())
     assert [watched.changed() for _ in range(3)] == [False] * 3
 

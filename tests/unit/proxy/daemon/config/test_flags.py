@@ -123,7 +123,7 @@ def test_the_flags_that_1_18_had_and_today_has_not_are_known_as_gone(name: str) 
     assert name not in {flag.name for flag in FLAGS}
 
 
-def test_a_deprecated_flag_works_and_says_what_to_use() -> None:
+def test_a_deprecated_flag_works_and_reports_what_to_use() -> None:
     assert given("--healthz-port=1").warnings == ("--healthz-port is deprecated: use --healthz-bind-address",)
 
 
@@ -341,7 +341,7 @@ def test_what_strict_reading_refuses_in_a_file_is_a_warning() -> None:
     assert resolve(given(), (HEAD + "foo: 1").encode()).warnings == ('unknown field "foo"',)
 
 
-def test_nftables_mode_takes_node_ports_at_the_primary_addresses_where_nothing_is_said() -> None:
+def test_nftables_mode_takes_node_ports_at_the_primary_addresses_where_nothing_is_configured() -> None:
     assert resolved(file="mode: nftables").node_port_addresses == ("primary",)
     assert resolved(file="mode: iptables").node_port_addresses == ()
     assert resolved(file="mode: nftables\nnodePortAddresses: [10.0.0.0/8]").node_port_addresses == (

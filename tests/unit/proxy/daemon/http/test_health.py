@@ -20,7 +20,7 @@ IDLE_SINCE = "2023-11-14T20:50:00Z"
 LATE = FamilyHealth(updated=61.0, waiting=60.0)
 
 
-def test_an_idle_proxy_is_healthy_and_says_it_was_updated_just_now() -> None:
+def test_an_idle_proxy_is_healthy_and_reports_it_was_updated_just_now() -> None:
     answer = healthz({Family.IPV4: IDLE, Family.IPV6: IDLE}, 60.0, NOW, NODE)
     assert answer.status == 200
     assert json.loads(answer.body) == {
@@ -120,7 +120,7 @@ def test_both_paths_answer_and_no_other(health: Health) -> None:
     assert health(HttpRequest("GET", "/metrics")).status == 404
 
 
-def test_a_change_nobody_applies_turns_the_probe_red_and_applying_it_green_again(
+def test_a_change_that_is_not_applied_turns_the_probe_red_and_applying_it_green_again(
     store: ClusterStore, health: Health
 ) -> None:
     store.apply(Service, [service("a")])

@@ -133,7 +133,7 @@ def made(*objects: Service | EndpointSlice) -> dict[str, int]:
     return {policy: len(ports) for policy, ports in blamed.items()}
 
 
-def test_a_port_whose_endpoints_are_all_elsewhere_counts_for_each_policy_that_says_local() -> None:
+def test_a_port_whose_endpoints_are_all_elsewhere_counts_for_each_policy_that_is_local() -> None:
     elsewhere = slice_of(endpoint("10.0.0.1", "b"))
     assert made(service(**LOCAL_BOTH), elsewhere) == {"internal": 1, "external": 0}
     reachable = service(external_ips=["192.0.2.9"], **LOCAL_BOTH)

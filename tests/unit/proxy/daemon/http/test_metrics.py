@@ -173,7 +173,7 @@ def test_stale_connections_are_counted_and_the_search_timed() -> None:
     assert value(metrics, "conntrack_reconciler_deleted_entries_total") == 3
 
 
-def test_changes_of_somebody_else_are_counted() -> None:
+def test_changes_of_another_program_are_counted() -> None:
     metrics = Metrics("nftables")
     metrics.family(Family.IPV4).drifted()
     counted = [
@@ -202,7 +202,7 @@ def test_counters_begin_at_zero_for_the_families_that_are_served() -> None:
     assert value(metrics, name, ip_family="IPv6") is None
 
 
-def test_no_series_says_when_another_began() -> None:
+def test_no_series_has_the_start_of_another() -> None:
     samples = {s.name for m in exercised("iptables").registry.collect() for s in m.samples}
     assert not {name for name in samples if name.endswith("_created")}
     assert "process_resident_memory_bytes" in samples

@@ -89,7 +89,7 @@ def test_metrics_are_compressed_for_those_who_can_read_it_only() -> None:
     assert names <= {line.split(" ")[0] for line in gzip.decompress(packed.body).decode().splitlines()}
 
 
-def test_indicators_say_since_when_it_runs_as_kube_proxys_do() -> None:
+def test_indicators_report_since_when_it_runs_as_kube_proxys_do() -> None:
     found = list(text_string_to_metric_families(ask("/metrics/slis").body.decode()))
     (only,) = found
     assert (only.name, only.type) == ("process_start_time_seconds", "gauge")

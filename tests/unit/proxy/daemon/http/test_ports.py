@@ -130,7 +130,7 @@ def test_a_body_is_waited_for_and_no_more_than_it_is_read(port: int) -> None:
     assert received.endswith(b"PUT /body abcdef")
 
 
-def test_clients_that_say_nothing_hold_nobody_up_and_are_let_go(
+def test_clients_that_send_nothing_hold_up_no_other_and_are_closed(
     port: int, ports: HttpServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ports_module, "CLIENT_TIMEOUT_SECONDS", 0.1)
@@ -236,7 +236,7 @@ def test_clients_leave_the_last_descriptors_to_the_rest_of_the_daemon(
         assert first.recv(1) == b"", "the oldest went"
 
 
-def test_an_error_that_nobody_foresaw_does_not_end_the_thread_of_the_ports(
+def test_an_unforeseen_error_does_not_end_the_thread_of_the_ports(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     served = HttpServer()

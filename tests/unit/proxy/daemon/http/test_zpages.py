@@ -36,7 +36,7 @@ def by_name(kind: str, version: str) -> str:
     return f"application/json;v={version};g=config.k8s.io;as={kind}"
 
 
-def test_the_status_page_says_who_this_is_since_when_and_what_else_there_is() -> None:
+def test_the_status_page_reports_who_this_is_since_when_and_what_else_there_is() -> None:
     text = ask("/statusz").body.decode()
     assert text.startswith("\nkube-proxy statusz\nWarning: ")
     assert "\nStarted: Tue Nov 14 22:13:20 UTC 2023\n" in text
@@ -45,7 +45,7 @@ def test_the_status_page_says_who_this_is_since_when_and_what_else_there_is() ->
 
 
 @pytest.mark.parametrize("version", ["v1alpha1", "v1beta1"])
-def test_the_status_page_is_json_for_those_who_ask_by_name(version: str) -> None:
+def test_the_status_page_is_json_for_requests_that_name_it(version: str) -> None:
     reported = json.loads(ask("/statusz", by_name("Statusz", version)).body)
     assert reported["kind"] == "Statusz"
     assert reported["apiVersion"] == f"config.k8s.io/{version}"
@@ -86,7 +86,7 @@ def test_the_flags_page_has_every_flag_with_what_was_given_or_is_the_default() -
         assert line in lines
 
 
-def test_the_flags_page_is_json_for_those_who_ask_by_name() -> None:
+def test_the_flags_page_is_json_for_requests_that_name_it() -> None:
     answer = ask("/flagz", by_name("Flagz", "v1beta1"))
     reported = json.loads(answer.body)
     assert answer.content_type == "application/json;g=config.k8s.io;v=v1beta1;as=Flagz"

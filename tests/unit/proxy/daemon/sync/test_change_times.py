@@ -85,7 +85,7 @@ def test_a_slice_that_goes_before_it_was_applied_takes_its_times_along() -> None
     assert reader.sync() == ()
 
 
-def test_a_new_list_tells_of_what_differs_only() -> None:
+def test_a_new_list_reports_what_differs_only() -> None:
     reader = Reader()
     reader.store.replace(EndpointSlice, [dated(LATER, "10.0.0.1")], [])
     assert reader.sync() == (LATER_SECONDS,)

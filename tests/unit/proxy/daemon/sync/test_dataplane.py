@@ -63,7 +63,7 @@ def test_a_second_family_that_does_not_work_is_left_out(
 
 
 @pytest.mark.parametrize("primary", Family)
-def test_a_primary_family_that_does_not_work_is_fatal_and_says_why(
+def test_a_primary_family_that_does_not_work_is_fatal_and_reports_why(
     monkeypatch: pytest.MonkeyPatch, primary: Family
 ) -> None:
     machine(monkeypatch, working=BOTH - {primary})

@@ -466,7 +466,7 @@ class Watching:
         self.heard.append(("damaged",))
 
 
-def test_an_observer_hears_of_each_attempt_and_what_came_of_it(daemon: Daemon) -> None:
+def test_an_observer_gets_each_attempt_and_its_result(daemon: Daemon) -> None:
     watching = daemon.sync.observer = Watching()
     daemon.apply(service("a"))
     daemon.until(2)
@@ -509,7 +509,7 @@ def test_the_kernel_is_looked_at_often_but_closely_only_every_sync_period(daemon
 
 
 @pytest.mark.parametrize("what", ["look", "announcement", "clean-up"])
-def test_an_error_that_nobody_foresaw_ends_no_sync_and_is_made_good(
+def test_an_unforeseen_error_ends_no_sync_and_is_made_good(
     what: str, daemon: Daemon, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object, **__: object) -> NoReturn:
