@@ -121,7 +121,8 @@ def _names(path: Path) -> Mapping[str, Any]:
             ):
                 known |= {one.asname or one.name: _imported(module, one.name) for one in names}
             case ast.ImportFrom(module=str(module), names=names) if module.startswith(_PATCHES):
-                shared = _names(path.parent / f"patches/{module.removeprefix(_PATCHES)}.py")
+                folder = path.parent if path.parent.name == "patches" else path.parent / "patches"
+                shared = _names(folder / f"{module.removeprefix(_PATCHES)}.py")
                 known |= {one.name: shared[one.name] for one in names if one.name in shared}
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 known[name] = _value(value, known)
