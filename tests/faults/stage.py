@@ -30,8 +30,8 @@ from kproxy.lab.processes import Xtables, listen_in, run_in
 from kproxy.lab.topology import LAB, NODES
 from kproxy.model.network import Family
 from tests.faults.wire import LOOPBACK, SERVER_PORT, Wire
-from tests.netns.test_continuity import ROTATION, WEB, steady_case
 from tests.support.constant_rate import RATE, Clients, asking
+from tests.support.continuity import ROTATION, WEB, steady_case
 
 LAUNCH = Path(__file__).with_name("launch.py")
 HEALTH_PORT = 10256

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from kproxy.lab.processes import DIE_WITH_PARENT
-from tests.netns.test_isolation import processes
 from tests.support import bad_tools
+from tests.support.marked_processes import processes
 from tests.support.waiting import eventually
 
 KPROXY = "{python} -m kproxy run --config {config}"

@@ -8,42 +8,23 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
 
 import pytest
 
-from kproxy.conformance.binding.bind import Instance, bind_cases
-from kproxy.conformance.binding.world import RestartProxy, World
 from kproxy.conformance.case import (
-    DEFAULT,
-    MASQUERADED,
-    PRESERVED,
     Apply,
-    Probe,
-    Type,
-    case,
-    client,
-    delivered_to,
-    host,
-    pod,
-    pods,
-    service,
 )
-from kproxy.conformance.subjects.subject import load_subject
-from kproxy.conformance.testbeds.netns import NetnsTestbed, opener
 from kproxy.lab.probes.observation import Silent
 from kproxy.lab.processes import Xtables
-from tests.support.constant_rate import Clients, asking, nothing_was_lost
-
-CHANGES = 200
-
-WEB = service("web", "a1", "b1", type=Type.NODE_PORT)
-ROTATION = (("a1", "b1"), ("b1", "b2"), ("b2", "a2"), ("a2",), ("a2", "a1"))
-"""Each set of endpoints shares one with the set before it."""
-ENDPOINTS = frozenset(itertools.chain.from_iterable(ROTATION))
-"""Who may answer: what finds no rules is answered too, by somebody else."""
-
+from tests.support.continuity import (
+    CHANGES,
+    ENDPOINTS,
+    ROTATION,
+    WEB,
+    busy_lab,
+    change_endpoints,
+    kill_and_restart,
+)
 
 PROXIES = [
     pytest.param("iptables", Xtables.NFT, id="iptables-nft"),
@@ -52,54 +33,11 @@ PROXIES = [
 ]
 
 
-def steady_case() -> tuple[Instance, list[Probe]]:
-    """A Service in all forms it will have, and who asks for it."""
-    forms = [WEB.replace(backends=pods(*names)) for names in ROTATION]
-    probes = [
-        Probe(sender=sender, to=to, expect=delivered_to(*ENDPOINTS, source=source))
-        for sender, to, source in (
-            (pod("a3"), WEB.cluster_ip, PRESERVED),
-            (host("a"), WEB.cluster_ip, MASQUERADED),
-            (client("a"), WEB.node_port("a"), MASQUERADED),
-            (pod("b3"), WEB.cluster_ip, PRESERVED),
-        )
-    ]
-    steady = case("continuity.steady", "Nothing is lost.", Apply(*forms), *probes, clauses=set())
-    (instance, *_) = bind_cases([steady])
-    return instance, probes
-
-
-@asynccontextmanager
-async def busy_lab(mode: str, variant: Xtables) -> AsyncIterator[tuple[NetnsTestbed, World, Clients]]:
-    """A settled lab with a Service and four clients that ask for it without pause."""
-    instance, probes = steady_case()
-    async with opener(load_subject("kproxy"), mode, variant)(DEFAULT, [instance]) as bed:
-        assert isinstance(bed, NetnsTestbed)
-        world = World(instance)
-        await bed.change(world.apply_step(Apply(WEB)))
-        await bed.settle()
-        async with asking(bed, instance, probes) as clients:
-            yield bed, world, clients
-
-
 @pytest.mark.parametrize(("mode", "variant"), PROXIES)
 def test_no_connection_is_lost_when_the_proxy_is_killed_and_started_again(
     mode: str, variant: Xtables
 ) -> None:
-    async def kill_and_restart() -> None:
-        async with busy_lab(mode, variant) as (bed, world, clients):
-            for node in ("a", "b", "a"):
-                await clients.connect(10)
-                await bed.change([RestartProxy(node, ())])
-                await bed.settle()
-            await bed.change(world.apply_step(Apply(WEB.replace(backends=pods("b1", "b2")))))
-            await bed.settle()
-            await clients.connect(10)
-            nothing_was_lost(await clients.finish(), at_least=40)
-            for one in clients.all:
-                assert set(one.answered[-5:]) <= {"b1", "b2"}
-
-    asyncio.run(kill_and_restart())
+    asyncio.run(kill_and_restart(mode, variant))
 
 
 @pytest.mark.parametrize(("mode", "variant"), PROXIES)
@@ -112,17 +50,6 @@ def test_no_connection_is_lost_over_1000_random_changes_in_nftables_mode() -> No
     chance = random.Random(1)  # noqa: S311 - the same changes every time
     sets = (tuple(chance.sample(sorted(ENDPOINTS), chance.randint(1, len(ENDPOINTS)))) for _ in range(1000))
     asyncio.run(change_endpoints("nftables", Xtables.NFT, sets))
-
-
-async def change_endpoints(mode: str, variant: Xtables, sets: Iterable[tuple[str, ...]]) -> None:
-    async with busy_lab(mode, variant) as (bed, world, clients):
-        for names in sets:
-            await bed.change(world.apply_step(Apply(WEB.replace(backends=pods(*names)))))
-            await asyncio.sleep(0.025)
-        await bed.settle()
-        nothing_was_lost(await clients.finish(), at_least=50)
-        for one in clients.all:
-            assert set(one.answered) == ENDPOINTS
 
 
 def test_the_clients_would_notice_a_service_without_endpoints() -> None:

@@ -35,9 +35,9 @@ from kproxy.proxy.backends.iptables.static_rules import Options
 from kproxy.proxy.backends.nftables.kernel import NftablesKernel
 from kproxy.proxy.daemon.config.configuration import Configuration
 from kproxy.proxy.daemon.sync.dataplane import open_dataplane, remove_all_modes
-from tests.netns.test_continuity import WEB, busy_lab
-from tests.netns.test_iptables_kernel import numbered, plan
 from tests.support.constant_rate import nothing_was_lost
+from tests.support.continuity import WEB, busy_lab
+from tests.support.numbered_plans import numbered, plan
 
 COMMANDS = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
 

@@ -28,8 +28,9 @@ from kproxy.proxy.backends.iptables.kernel import (
 from kproxy.proxy.backends.iptables.static_rules import Options
 from kproxy.proxy.backends.xtables.blocks import Block
 from kproxy.proxy.backends.xtables.rules import PacketCounter, TableName
-from kproxy.proxy.plan import Exposure, NodePorts, Plan, ServicePlan
-from tests.support.plans import frontend, plan_of, pool, service
+from kproxy.proxy.plan import NodePorts, Plan
+from tests.support.numbered_plans import numbered, plan
+from tests.support.plans import plan_of
 from tests.support.recorded_jumps import recorded_jumps
 
 FOREIGN = {
@@ -73,29 +74,6 @@ def chains(tools: Tools, table: TableName) -> set[str]:
 
 def rules(tools: Tools, table: TableName) -> list[str]:
     return [line for line in saved(tools, table) if line.startswith("-A")]
-
-
-def address(family: Family, number: int) -> str:
-    return f"10.96.0.{number}" if family is Family.IPV4 else f"fd00:96::{number}"
-
-
-def endpoints(family: Family, *numbers: int) -> tuple[str, ...]:
-    if family is Family.IPV4:
-        return tuple(f"10.0.0.{number}:80" for number in numbers)
-    return tuple(f"fd00:10::{number}#80" for number in numbers)
-
-
-def numbered(family: Family, number: int, *backends: int, affinity: int | None = None) -> ServicePlan:
-    reached = pool(*endpoints(family, *backends))
-    fronts = (
-        frontend(Exposure.CLUSTER_IP, address(family, number), 80, reached),
-        frontend(Exposure.NODE_PORT, None, 30000 + number, reached),
-    )
-    return service(*fronts, name=f"ns/svc{number}:http", affinity=affinity)
-
-
-def plan(family: Family, *services: ServicePlan) -> Plan:
-    return plan_of(*services, family=family, detector=None)
 
 
 def assert_holds(tools: Tools, wanted: Plan) -> None:

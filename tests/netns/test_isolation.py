@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.marked_processes import processes
+
 COMMANDS = {
     "links": "ip -o link",
     "addresses": "ip -o addr",
@@ -73,18 +75,6 @@ def _text(path: Path) -> str:
 
 def differences(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     return {name: (before[name], after.get(name, "")) for name in before if before[name] != after.get(name)}
-
-
-def processes(mark: str) -> list[str]:
-    """Command lines of what runs with this mark in its environment."""
-    found = []
-    for directory in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark.encode() in (directory / "environ").read_bytes():
-                found.append((directory / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-        except OSError:
-            continue
-    return found
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from kproxy.lab.processes import listen_in, spawn
 from kproxy.lab.topology import LAB
-from tests.netns.test_daemon_api import ADDRESS, PORT, Stage, stage
-from tests.netns.test_ports import HEALTH_PORT, METRICS_PORT, fetch
 from tests.support import kubeadm
+from tests.support.api_stage import ADDRESS, PORT, ApiStage, open_api_stage
 from tests.support.certificates import make
+from tests.support.daemon_stage import HEALTH_PORT, METRICS_PORT, fetch
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 CONNECTIONS = "/proc/sys/net/netfilter/nf_conntrack_max"
@@ -51,7 +51,7 @@ def config_map(folder: Path) -> Path:
     return folder
 
 
-def account(made: Stage) -> Path:
+def account(made: ApiStage) -> Path:
     """As a projected volume: a token, and the CA of the API server."""
     folder = made.folder / "account"
     folder.mkdir()
@@ -68,7 +68,7 @@ def of_the_machine(folder: Path) -> dict[str, Path]:
     return files
 
 
-def start(made: Stage, mounts: dict[str, Path]) -> None:
+def start(made: ApiStage, mounts: dict[str, Path]) -> None:
     """The DaemonSet's container on node a."""
     pairs = [word for place, source in mounts.items() for word in (str(source), place)]
     program = [sys.executable, "-m", "kproxy", "run", *kubeadm.arguments(LAB.hostnames["a"])]
@@ -87,7 +87,7 @@ def start(made: Stage, mounts: dict[str, Path]) -> None:
     made.daemon = spawn(arguments, made.namespace, log=made.folder / "log")
 
 
-async def serve(made: Stage) -> None:
+async def serve(made: ApiStage) -> None:
     """The API server, by TLS."""
     make(made.folder, f"IP:{ADDRESS}", "server")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -95,11 +95,11 @@ async def serve(made: Stage) -> None:
     await made.server.listen([listen_in(made.namespace, ADDRESS, PORT)], ssl_context=context)
 
 
-def warnings(made: Stage) -> list[str]:
+def warnings(made: ApiStage) -> list[str]:
     return [line for line in (made.folder / "log").read_text().splitlines() if line.startswith(("W", "E"))]
 
 
-async def get(made: Stage, port: int, path: str) -> str:
+async def get(made: ApiStage, port: int, path: str) -> str:
     reply = await asyncio.to_thread(fetch, made.namespace, ADDRESS, port, path)
     assert reply.status == 200
     return reply.body
@@ -107,7 +107,7 @@ async def get(made: Stage, port: int, path: str) -> str:
 
 def test_kubeadms_config_map_and_daemon_set_run_the_daemon_unchanged() -> None:
     async def run() -> None:
-        async with stage() as made:
+        async with open_api_stage() as made:
             await serve(made)
             made.listing = ("iptables-save", "-t", "nat")
             stand_ins = of_the_machine(made.folder)

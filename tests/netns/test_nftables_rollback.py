@@ -16,7 +16,7 @@ from kproxy.linux import host
 from kproxy.linux.host import HostError
 from kproxy.model.network import Family
 from kproxy.proxy.backends.nftables.kernel import NftablesKernel
-from tests.netns.test_iptables_kernel import numbered, plan
+from tests.support.numbered_plans import numbered, plan
 
 BASE_CHAINS = {
     "filter-prerouting-pre-dnat": "type filter hook prerouting priority -110",

@@ -21,7 +21,7 @@ from kproxy.proxy.backends.iptables.kernel import IptablesKernel, Variant, find_
 from kproxy.proxy.backends.nftables.kernel import NftablesKernel
 from kproxy.proxy.backends.nftables.kernel import machine_options as nftables_options
 from kproxy.proxy.plan import Plan
-from tests.netns.test_iptables_kernel import numbered, plan
+from tests.support.numbered_plans import numbered, plan
 
 SOON, AT_ONCE = 5.0, 0.5
 """Seconds."""

@@ -28,8 +28,8 @@ from kproxy.proxy.backends.iptables.kernel import (
 from kproxy.proxy.backends.iptables.static_rules import Options
 from kproxy.proxy.backends.xtables.rules import PacketCounter
 from kproxy.proxy.daemon.sync.dataplane import remove_all_modes
-from tests.netns.test_iptables_kernel import numbered, plan
-from tests.netns.test_ports import LOOPBACK, balanced, endpoints, stage
+from tests.support.daemon_stage import LOOPBACK, balanced, endpoints, stage
+from tests.support.numbered_plans import numbered, plan
 
 INVALID = "iptables_ct_state_invalid_dropped_packets_total"
 LOCALHOST = "iptables_localhost_nodeports_accepted_packets_total"

@@ -16,7 +16,7 @@ from kproxy.conformance.case import DEFAULT
 from kproxy.conformance.subjects.configuration import NodeConfiguration, kube_proxy_configuration
 from kproxy.lab.apiserver import ApiServer
 from kproxy.lab.processes import listen_in, spawn
-from tests.netns.test_daemon_api import ADDRESS, PORT, Stage, stage
+from tests.support.api_stage import ADDRESS, PORT, ApiStage, open_api_stage
 
 CONFINE = """\
 mount --bind /proc/sys /proc/sys
@@ -29,7 +29,7 @@ LISTINGS = {
 }
 
 
-def configuration(made: Stage, mode: str) -> Path:
+def configuration(made: ApiStage, mode: str) -> Path:
     """One that has something to prepare in every mode."""
     kubeconfig, config = made.folder / "kubeconfig", made.folder / "config.yaml"
     kubeconfig.write_text(ApiServer().kubeconfig(f"{ADDRESS}:{PORT}"))
@@ -45,7 +45,7 @@ def daemon(config: Path, *more: str) -> list[str]:
     return [sys.executable, "-m", "kproxy", "run", "--config", str(config), *more]
 
 
-def start_confined(made: Stage, config: Path) -> None:
+def start_confined(made: ApiStage, config: Path) -> None:
     arguments = ["unshare", "--mount", "--propagation=private", "sh", "-ec", CONFINE, "sh", *daemon(config)]
     made.daemon = spawn(arguments, made.namespace, log=made.folder / "log")
 
@@ -53,7 +53,7 @@ def start_confined(made: Stage, config: Path) -> None:
 @pytest.mark.parametrize("mode", LISTINGS)
 def test_what_init_only_has_prepared_leaves_a_daemon_little_to_be_allowed(mode: str) -> None:
     async def run() -> None:
-        async with stage() as made:
+        async with open_api_stage() as made:
             made.listing = LISTINGS[mode]
             await made.server.listen([listen_in(made.namespace, ADDRESS, PORT)])
             config = configuration(made, mode)
@@ -68,7 +68,7 @@ def test_a_node_that_is_not_prepared_is_an_error_that_names_it() -> None:
     """Positive control."""
 
     async def run() -> None:
-        async with stage() as made:
+        async with open_api_stage() as made:
             await made.server.listen([listen_in(made.namespace, ADDRESS, PORT)])
             start_confined(made, configuration(made, "nftables"))
             assert made.daemon is not None

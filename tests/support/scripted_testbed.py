@@ -214,3 +214,14 @@ __all__ = [
     "small_case",
     "subject",
 ]
+
+
+def breaking_for(wanted: str) -> Answer:
+    """As `fairly`, but nothing of this case can be observed."""
+
+    def answer(instance: Instance, step: Question, number: int) -> Observation:
+        if instance.case.id == wanted:
+            raise HarnessError("the capture is full")
+        return fairly(instance, step, number)
+
+    return answer

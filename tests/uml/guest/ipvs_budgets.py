@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.bench.world import Size
-from tests.netns.test_budgets import MEMORY, peak_of
+from tests.support.memory_budgets import MEMORY, peak_of
 
 
 @pytest.mark.parametrize(("size", "most"), MEMORY, ids=[str(size) for size, _ in MEMORY])

@@ -7,12 +7,12 @@ import itertools
 
 from kproxy.conformance.case import Apply, Type
 from kproxy.lab.processes import Xtables
-from tests.netns import test_continuity as continuity
+from tests.support import continuity
 from tests.support.constant_rate import nothing_was_lost
 
 
 def test_no_connection_is_lost_when_the_proxy_is_killed_and_started_again() -> None:
-    continuity.test_no_connection_is_lost_when_the_proxy_is_killed_and_started_again("ipvs", Xtables.LEGACY)
+    asyncio.run(continuity.kill_and_restart("ipvs", Xtables.LEGACY))
 
 
 def test_no_connection_is_lost_over_endpoint_changes() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.netns.test_hostile_objects import flood
+from tests.support.hostile_flood import flood
 
 
 def test_a_good_service_is_served_meanwhile_and_every_refused_object_is_named() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -30,69 +29,28 @@ from kproxy.proxy.backends.nftables import static_rules as nftables_base
 from kproxy.proxy.backends.nftables.commands import format_command
 from kproxy.proxy.backends.nftables.render import Renderer
 from kproxy.proxy.backends.xtables.rules import PacketCounter
-from kproxy.proxy.daemon.cluster.store import ClusterStore, Kind, Removed
+from kproxy.proxy.daemon.cluster.store import ClusterStore, Removed
 from kproxy.proxy.daemon.cluster.watch_decoder import WatchDecoder, WatchedChange
-from kproxy.proxy.daemon.config.configuration import Configuration
-from kproxy.proxy.daemon.config.plan_settings import plan_settings
-from kproxy.proxy.daemon.sync.change_times import TriggerTimes
-from kproxy.proxy.plan import Plan, make_plan
+from kproxy.proxy.plan import Plan
 from kproxy.proxy.snapshot import normalise
 from tests.support.hostile_objects import (
     NODE,
     Document,
-    documents,
     encoded,
     good_service,
     nodes,
     service_cidrs,
     services,
 )
+from tests.support.hostile_worlds import KINDS, WORLDS, planned, read, world
 
-KINDS: dict[str, Kind] = {
-    "Service": api.Service,
-    "EndpointSlice": api.EndpointSlice,
-    "Node": api.Node,
-    "ServiceCIDR": api.ServiceCIDR,
-}
 EXAMPLES = int(os.environ.get("KPROXY_HOSTILE_EXAMPLES", "200"))
 """Worlds a test looks at; more before a release."""
 
 MANY = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
-WORLDS = st.lists(documents(), max_size=4)
-
-
-def read(kind: str, raw: bytes) -> Any:  # noqa: ANN401 - an object or a reason
-    """One object as it comes by a watch."""
-    line = b'{"type":"ADDED","object":' + raw + b"}"
-    (event,) = WatchDecoder(KINDS[kind]).decode_events(line)
-    assert isinstance(event, WatchedChange)
-    return event.change
-
-
-def world(hostile: list[Document]) -> Cluster:
-    """What a daemon knows that was told of these objects, and of the good Service."""
-    store = ClusterStore(lambda: 0.0)
-    for family in Family:
-        store.subscribe(TriggerTimes(family))
-    for document in (*hostile, *good_service()):
-        kind = document["kind"]
-        store.apply(KINDS[kind], [read(kind, encoded(document))])
-    return store.cluster()
 
 
 GOOD = world([])
-
-
-def planned(cluster: Cluster, family: Family, mode: str = "iptables", detect: str = "NodeCIDR") -> Plan:
-    made = plan_settings(
-        Configuration(mode=mode, detect_local_mode=detect, node_port_addresses=("0.0.0.0/0", "::/0")),
-        family,
-        NODE,
-        cluster.node(NODE),
-        (),
-        tuple(cluster.service_cidrs.values()),
-    )
-    return make_plan(normalise(cluster, family), made)
 
 
 def iptables_lines(desired: Plan) -> list[str]:

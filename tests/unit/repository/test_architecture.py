@@ -6,6 +6,7 @@ to the longest row that fits it (``*`` is any one name).  Within a room everythi
 
 import ast
 import graphlib
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -338,3 +339,12 @@ def test_effects_are_real_modules_of_the_standard_library_or_of_a_dependency() -
     declared = (SOURCE.parent / "pyproject.toml").read_text(encoding="utf-8")
     unknown = {name for name in EFFECTS if name not in sys.stdlib_module_names}
     assert {name for name in unknown if f'"{name}>=' not in declared} <= {"yaml"}
+
+
+def test_no_module_imports_a_test_module() -> None:
+    """What tests share is in tests/support; a test module that is imported runs its tests twice, or holds helpers."""
+    paths = sorted((ROOT / "tests").rglob("*.py"))
+    assert len(paths) > 300
+    imports = re.compile(r"^ *(?:from|import) .*\btest_\w+", re.MULTILINE)
+    assert imports.search("from tests.netns.test_ports import stage"), "positive control"
+    assert [str(path) for path in paths if imports.search(path.read_text(encoding="utf-8"))] == []

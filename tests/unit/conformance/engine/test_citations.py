@@ -1,34 +1,29 @@
 """Which clauses a finding cites: those that its step can break in that respect, and not all of its case."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
-from kproxy.conformance.binding.bind import Instance, bind_cases
-from kproxy.conformance.binding.world import World
+from kproxy.conformance.binding.bind import Instance
 from kproxy.conformance.case import (
     MASQUERADED,
     Apply,
     Case,
-    ContinuousProbe,
     Lawful,
     Open,
     Probe,
-    ReachedBackend,
-    Reopen,
-    Send,
     client,
     delivered_to,
     pod,
     service,
 )
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.engine.citations import JudgedStep, MismatchKind, cited_clauses, specific_clauses
+from kproxy.conformance.engine.citations import JudgedStep, MismatchKind, specific_clauses
 from kproxy.conformance.engine.judging import Finding
 from kproxy.conformance.testbed import Observation
 from kproxy.spec.clauses import CLAUSES, ClauseId, Level
 from kproxy.spec.outcome import Failure
+from tests.support.citations import ALL, citations
 from tests.support.scripted_testbed import (
     ELSEWHERE,
     Answer,
@@ -43,43 +38,7 @@ from tests.support.scripted_testbed import (
 MOST, MOST_WITHOUT_ANSWER = 4, 5
 """Clauses that one finding may cite; where an answer is lost the source may be why."""
 
-ALL = bind_cases(CATALOGUE)
 INSTANCES = [instance for instance in ALL if instance.family is instance.case.families[0]]
-
-
-def respects(whole: Case, step: JudgedStep) -> Iterator[MismatchKind]:
-    """In which respects something may be found at a step."""
-    yield from (MismatchKind.OUTCOME, MismatchKind.ANSWER)
-    delivers = not isinstance(getattr(step, "expect", None), frozenset) or any(
-        isinstance(seen, ReachedBackend)
-        for seen in step.expect  # type: ignore[union-attr]
-    )
-    if isinstance(step, Probe | Open | ContinuousProbe | Send | Reopen) and delivers:
-        yield from (MismatchKind.ENDPOINT, MismatchKind.SOURCE)
-    if not isinstance(step, Probe):
-        return
-    last = [
-        other for other in whole.steps if isinstance(other, Probe) and other.rebalances == step.rebalances
-    ][-1]
-    requested = {
-        MismatchKind.COVERAGE: step.spread,
-        MismatchKind.SHARES: step.even,
-        MismatchKind.AFFINITY: step.sticky_group or (step.rebalances and last is step),
-        MismatchKind.SOURCE_PORT: step.source_port_changed,
-        MismatchKind.FOREIGN_MARK: step.mark,
-        MismatchKind.OWN_MARK: step.mark,
-    }
-    yield from (respect for respect, it_is in requested.items() if it_is)
-
-
-def citations(instance: Instance) -> Iterator[tuple[int, MismatchKind, tuple[str, ...]]]:
-    """All that findings of a case may cite."""
-    world = World(instance)
-    for number, step in enumerate(instance.case.steps, 1):
-        world.apply_step(step)
-        if isinstance(step, JudgedStep):
-            for respect in respects(instance.case, step):
-                yield number, respect, cited_clauses(instance, world, step, respect)
 
 
 @pytest.mark.parametrize("instance", [pytest.param(one, id=one.case.id) for one in INSTANCES])

@@ -45,6 +45,7 @@ from tests.support.scripted_testbed import (
     Question,
     Scripted,
     always,
+    breaking_for,
     fairly,
     findings,
     lawful_outcomes,
@@ -415,15 +416,6 @@ def test_a_flow_that_falls_silent_is_found() -> None:
 
 
 # ------------------------------------------------------------------------------ what cannot be observed
-
-
-def breaking_for(wanted: str) -> Answer:
-    def answer(instance: Instance, step: Question, number: int) -> Observation:
-        if instance.case.id == wanted:
-            raise HarnessError("the capture is full")
-        return fairly(instance, step, number)
-
-    return answer
 
 
 def test_what_cannot_be_observed_is_noted_in_its_own_instance_only() -> None:

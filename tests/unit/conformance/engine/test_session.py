@@ -24,6 +24,7 @@ from tests.support.scripted_testbed import (
     Question,
     Scripted,
     always,
+    breaking_for,
     fairly,
     met,
     opener,
@@ -31,7 +32,6 @@ from tests.support.scripted_testbed import (
     small_case,
     subject,
 )
-from tests.unit.conformance.engine.test_runner import breaking_for
 
 STEPS = (Apply(WEB), TO_WEB)
 ONE = small_case(*STEPS, id="group.one")

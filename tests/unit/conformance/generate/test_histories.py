@@ -25,11 +25,11 @@ from kproxy.proxy.backends.nftables.diff import diff as nftables_diff
 from kproxy.proxy.backends.xtables.blocks import LEGACY_BLOCK_CHAINS
 from kproxy.proxy.plan import Plan, PlanSettings, make_plan
 from kproxy.proxy.snapshot import Snapshot, normalise
+from tests.support import iptables_model as iptables_models
+from tests.support import ipvs_model as ipvs_models
+from tests.support import nftables_model as nftables_models
 from tests.support.nftables_table import SimulatedTable
 from tests.support.strategies import NODES, ZONES, histories
-from tests.unit.proxy.backends.iptables import test_diff as iptables_models
-from tests.unit.proxy.backends.ipvs import test_diff as ipvs_models
-from tests.unit.proxy.backends.nftables import test_diff as nftables_models
 
 families = st.sampled_from(Family)
 HISTORIES = settings(max_examples=60, derandomize=True)

@@ -11,8 +11,8 @@ from kproxy.conformance.engine.citations import JudgedStep
 from kproxy.conformance.engine.judging import Finding
 from kproxy.conformance.subjects.deviations import Deviation, Excuse, excuse_usage, find_excuse
 from kproxy.conformance.subjects.subject import BUNDLED, load_subject
+from tests.support.citations import ALL, citations
 from tests.support.scripted_testbed import TO_WEB, WEB, small_case
-from tests.unit.conformance.engine.test_citations import ALL, citations
 
 LINK = "https://example.com/issues/1"
 CASE = small_case(Apply(WEB), *[TO_WEB] * 8)

@@ -11,10 +11,8 @@ from kproxy.proxy.backends.iptables.static_rules import Options
 from kproxy.proxy.backends.xtables.blocks import LEGACY_BLOCK_CHAINS, Block
 from kproxy.proxy.backends.xtables.rules import TableName, render
 from kproxy.proxy.plan import Exposure, Plan, ServicePlan
+from tests.support.iptables_model import OPTIONS, SMALL_BLOCKS, existing, held, rewritten, unordered
 from tests.support.plans import frontend, plan_of, plans, pool, service
-
-SMALL_BLOCKS = 3
-OPTIONS = Options()
 
 
 def wanted(desired: DesiredState) -> dict[str, dict[str, list[str]]]:
@@ -24,34 +22,6 @@ def wanted(desired: DesiredState) -> dict[str, dict[str, list[str]]]:
         own = {n: c for n, c in chains.items() if n not in BUILTIN[table.value] and n != "KUBE-FIREWALL"}
         found[table.value] = {n: [x.split(" ", 2)[2] for x in render(c)] for n, c in own.items()}
     return found
-
-
-def held(tables: RestoredTables) -> dict[str, dict[str, list[str]]]:
-    return {
-        table: {name: list(rules) for name, rules in chains.items() if name not in BUILTIN[table]}
-        for table, chains in tables.tables.items()
-    }
-
-
-def unordered(tables: dict[str, dict[str, list[str]]]) -> dict[str, dict[str, list[str]]]:
-    """Chains that services share have no order among services."""
-    shared = {"KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-EXTERNAL-SERVICES", "KUBE-PROXY-FIREWALL"}
-    return {
-        t: {n: sorted(rules) if n in shared else rules for n, rules in chains.items()}
-        for t, chains in tables.items()
-    }
-
-
-def existing(tables: RestoredTables) -> dict[TableName, frozenset[str]]:
-    return {TableName(name): chains for name, chains in tables.names().items()}
-
-
-def rewritten(
-    desired: DesiredState, tables: RestoredTables | None = None, limit: int = SMALL_BLOCKS
-) -> RestoredTables:
-    tables = tables or RestoredTables()
-    tables.apply(str(diff(existing(tables), desired, limit)))
-    return tables
 
 
 @given(plans())

@@ -14,15 +14,7 @@ from kproxy.model.network import Family, Protocol
 from kproxy.proxy.backends.ipvs.compile import Context
 from kproxy.proxy.backends.ipvs.desired_state import DesiredState, delta, desired_state
 from kproxy.proxy.backends.ipvs.diff import (
-    ChangeAddresses,
-    ChangeMembers,
     KernelState,
-    RemoveDestination,
-    RemoveServer,
-    ReplaceChains,
-    SendCommands,
-    SetDestination,
-    SetServer,
     Transaction,
     full_transaction,
     transaction,
@@ -33,25 +25,15 @@ from kproxy.proxy.backends.ipvs.static_rules import Options
 from kproxy.proxy.plan import Exposure, Plan, PlanSettings, Pool, PoolEndpoint, PoolScope, ServicePlan
 from kproxy.proxy.plan import make_plan as planned
 from kproxy.proxy.snapshot import normalise
+from tests.support.ipvs_model import CONTEXT, agrees, execute, node_with, programmed
 from tests.support.objects import cluster, endpoint, slice_of
 from tests.support.objects import service as api_service
 from tests.support.plans import PODS, frontend, plan_of, plans, pool, service
 
-
-def node_with(*addresses: str) -> Context:
-    own = tuple(map(ip_address, addresses))
-    return Context(frozenset(own), own)
-
-
-CONTEXT = node_with("192.0.2.1")
 CONTEXTS = st.sampled_from([CONTEXT, node_with(), node_with("192.0.2.1", "192.0.2.2", "203.0.113.1")])
 """A node may gain addresses and lose them; one of these is a Service's too."""
 EVERYWHERE = pool("10.0.1.1:8080", "10.0.2.1:8080")
 HERE = pool("10.0.1.1:8080", scope=PoolScope.LOCAL)
-
-
-def programmed(plan: Plan, before: DesiredState | None = None, context: Context = CONTEXT) -> DesiredState:
-    return desired_state(plan, context, Options(), before)
 
 
 def test_the_first_cluster_ip_of_a_node_and_the_last_to_go_leave_the_chains_as_they_are() -> None:
@@ -65,38 +47,6 @@ def test_the_first_cluster_ip_of_a_node_and_the_last_to_go_leave_the_chains_as_t
     assert delta(programs[1], programmed(everything)).ruleset is not None, "other settings are other chains"
 
 
-def execute(picture: KernelState, todo: Transaction) -> None:
-    """The kernel, as strict as it is: nothing is made twice, nothing is removed that is not there."""
-    for step in todo.steps:
-        match step:
-            case ChangeMembers(_, removed, added):
-                assert set(removed) <= picture.members
-                picture.members = (picture.members - set(removed)) | set(added)
-            case ChangeAddresses(addresses, bind):
-                assert picture.addresses.isdisjoint(addresses) is bind
-                picture.addresses ^= set(addresses)
-            case ReplaceChains():
-                pass
-            case SendCommands(orders):
-                for order in orders:
-                    obey(picture, order)
-
-
-def obey(picture: KernelState, order: SetServer | RemoveServer | SetDestination | RemoveDestination) -> None:
-    match order:
-        case SetServer(key, server, new):
-            assert (key not in picture.servers) is new
-            picture.servers[key] = server
-            picture.destinations.setdefault(key, {})
-        case RemoveServer(key):
-            del picture.servers[key], picture.destinations[key]
-        case SetDestination(key, destination, weight, new):
-            assert (destination not in picture.destinations[key]) is new
-            picture.destinations[key][destination] = weight
-        case RemoveDestination(key, destination):
-            del picture.destinations[key][destination]
-
-
 def kernel_with(plan: Plan) -> tuple[KernelState, DesiredState]:
     picture, desired = KernelState(), programmed(plan)
     execute(picture, transaction(picture, full_transaction(picture, desired), Family.IPV4))
@@ -105,17 +55,6 @@ def kernel_with(plan: Plan) -> tuple[KernelState, DesiredState]:
 
 def to(plan: Plan, picture: KernelState, before: DesiredState) -> Transaction:
     return transaction(picture, delta(before, programmed(plan, before)), Family.IPV4)
-
-
-def agrees(picture: KernelState, desired: DesiredState) -> bool:
-    """The kernel is as wanted, but for destinations that drain."""
-    wanted = desired.virtuals()
-    chosen = {key: {d for d, weight in held.items() if weight} for key, held in picture.destinations.items()}
-    return (
-        picture.servers == {key: virtual.server for key, virtual in wanted.items()}
-        and chosen == {key: set(virtual.destinations) for key, virtual in wanted.items()}
-        and {*picture.members, *picture.addresses} == desired.needs
-    )
 
 
 @given(plans(), plans(), plans(), CONTEXTS, CONTEXTS)

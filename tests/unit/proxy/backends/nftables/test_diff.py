@@ -1,7 +1,5 @@
 """From one plan to the next, through a model of the table that refuses what the kernel refuses."""
 
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import replace
 from ipaddress import ip_network
 from itertools import pairwise
@@ -18,18 +16,15 @@ from kproxy.proxy.backends.nftables.compile import assign_numbers
 from kproxy.proxy.backends.nftables.desired_state import DesiredState, desired_state
 from kproxy.proxy.backends.nftables.diff import Leftovers, Rewrite, Update, diff
 from kproxy.proxy.backends.nftables.names import FrontendMaps, PoolRole
-from kproxy.proxy.backends.nftables.static_rules import Options
 from kproxy.proxy.plan import Exposure, NodePorts, Plan, PlanSettings, ServicePlan
 from kproxy.proxy.plan import make_plan as planned
 from kproxy.proxy.snapshot import normalise
+from tests.support.nftables_model import OPTIONS, contents, fresh
 from tests.support.nftables_table import SimulatedTable, TransactionRefused
 from tests.support.objects import cluster, slice_of
 from tests.support.objects import endpoint as api_endpoint
 from tests.support.objects import service as api_service
 from tests.support.plans import PODS, frontend, plan_of, plans, pool, service
-
-OPTIONS = Options()
-NUMBERED = {choice.endpoints(way) for way in FrontendMaps for choice in PoolRole}
 
 
 def web(*endpoints: str, number: int = 1, affinity: int | None = None) -> ServicePlan:
@@ -39,28 +34,6 @@ def web(*endpoints: str, number: int = 1, affinity: int | None = None) -> Servic
 
 def backends(*numbers: int) -> list[str]:
     return [f"10.0.0.{number}:80" for number in numbers]
-
-
-def contents(table: SimulatedTable, without: Iterable[str] = ()) -> object:
-    """What the table does, whichever number each endpoint has."""
-    chains = {
-        name: Counter(step for rule in chain.rules for step in rule.steps if isinstance(step, Goto))
-        if name.startswith("affinity-")
-        else chain
-        for name, chain in table.chains.items()
-        if name not in without
-    }
-    elements = {name: found for name, found in table.elements.items() if name not in NUMBERED}
-    numbered = {
-        name: Counter((*key[:-1], value) for key, value in table.elements[name].items()) for name in NUMBERED
-    }
-    return chains, table.collections, elements, numbered
-
-
-def fresh(plan: Plan) -> SimulatedTable:
-    table = SimulatedTable(plan.family)
-    table.apply(Rewrite(desired_state(plan, OPTIONS)))
-    return table
 
 
 def assert_dense(table: SimulatedTable) -> None:
