@@ -50,7 +50,7 @@ def test_a_clause_stands_in_the_module_of_its_topic(topic: Topic) -> None:
     assert here == {id for id in CLAUSES if topic_of_clause(id) is topic}
 
 
-HELPERS = {"changes", "combinations", "profiles"}
+HELPERS = {"changes", "combinations", "common", "profiles"}
 """Modules of `kproxy.conformance.cases` without a case: what cases of several topics share."""
 CASE_MODULES = {
     info.name: importlib.import_module(f"kproxy.conformance.cases.{info.name}")

@@ -37,12 +37,12 @@ from kproxy.conformance.case import (
     spoofed,
 )
 from kproxy.conformance.cases import changes
+from kproxy.conformance.cases.common import FROM_BOTH, POD_CLAUSES, SPREAD, UDP_PORT
 from kproxy.conformance.cases.profiles import LIBERAL
-from kproxy.model.network import Family, Protocol
+from kproxy.model.network import Family
 
 LOCAL = Policy.LOCAL
 HOURS = 10800
-UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
 AFFINITY = {Feature.SESSION_AFFINITY}
 
 STICKS = "affinity.client-ip.sticks"
@@ -50,11 +50,8 @@ BY_ORIGINAL_SOURCE = "affinity.client-ip.by-original-source"
 WITHIN_POLICY = "affinity.within-policy"
 SWITCHED = "affinity.switched-on-and-off"
 MOVES = "affinity.endpoint-gone.moves-at-once"
-POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
 OUTSIDE_CLAUSES = {"cluster-ip.from-outside.served", "masquerade.cluster-ip.outside-rewritten"}
-SPREAD = {"balancing.every-endpoint-chosen"}
 
-BOTH_REWRITTEN = delivered_to("a1", "b1", source=MASQUERADED)
 THREE = delivered_to("a1", "b1", "b2")
 THREE_REWRITTEN = delivered_to("a1", "b1", "b2", source=MASQUERADED)
 
@@ -174,9 +171,9 @@ STAYS_WHEN_OTHERS_COME = case(
     "Clients stay with the endpoint they stick to when others are added, before and after it in the list.",
     Apply(FEW),
     Open(flow="inside", sender=pod("a2"), to=FEW.cluster_ip, expect=delivered_to("a1", "b1")),
-    Open(flow="outside", sender=client("a"), to=FEW.node_port("a"), expect=BOTH_REWRITTEN),
+    Open(flow="outside", sender=client("a"), to=FEW.node_port("a"), expect=FROM_BOTH),
     _stays(pod("a2"), FEW.cluster_ip, delivered_to("a1", "b1")),
-    _stays(client("a"), FEW.node_port("a"), BOTH_REWRITTEN),
+    _stays(client("a"), FEW.node_port("a"), FROM_BOTH),
     Apply(GROWN),
     _stays(pod("a2"), FEW.cluster_ip, FOUR),
     _stays(client("a"), FEW.node_port("a"), delivered_to("a1", "a3", "b1", "b2", source=MASQUERADED)),
@@ -393,13 +390,9 @@ MANY_CLIENTS = case(
     "affinity.many-clients",
     "Though more clients connect than a proxy need remember, each gets an endpoint, and again.",
     Apply(names := service("names", "a1", "b1", ports=UDP_PORT, affinity_seconds=HOURS)),
-    Probe(
-        sender=spoofed(UNUSED_HOSTS, "a"), to=names.cluster_ip, expect=BOTH_REWRITTEN, count=220, spread=True
-    ),
+    Probe(sender=spoofed(UNUSED_HOSTS, "a"), to=names.cluster_ip, expect=FROM_BOTH, count=220, spread=True),
     Apply(names),
-    Probe(
-        sender=spoofed(UNUSED_HOSTS, "a"), to=names.cluster_ip, expect=BOTH_REWRITTEN, count=220, spread=True
-    ),
+    Probe(sender=spoofed(UNUSED_HOSTS, "a"), to=names.cluster_ip, expect=FROM_BOTH, count=220, spread=True),
     clauses={
         "cluster-ip.reaches-ready-endpoint",
         "cluster-ip.from-outside.served",

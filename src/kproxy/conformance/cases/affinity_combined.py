@@ -17,14 +17,8 @@ from kproxy.conformance.case import (
     delivered_to,
     remote,
 )
-from kproxy.conformance.cases.combinations import (
-    EXPOSED,
-    EXTERNAL,
-    KEPT,
-    OPEN,
-    OUTSIDE_CLAUSES,
-    external_targets,
-)
+from kproxy.conformance.cases.combinations import EXPOSED, EXTERNAL, KEPT, OPEN, external_targets
+from kproxy.conformance.cases.common import EVERY_KIND
 
 LOCAL = Policy.LOCAL
 
@@ -49,7 +43,7 @@ AFFINITY_UNDER_LOCAL_POLICY = case(
         for sender in (client("a"), remote("a"))
         for to in external_targets(STICKY, "a")
     ),
-    clauses=OUTSIDE_CLAUSES | {KEPT, WITHIN},
+    clauses=EVERY_KIND | {KEPT, WITHIN},
     features=EXPOSED | EXTERNAL | {Feature.SESSION_AFFINITY},
     regressions={"R091"},
 )

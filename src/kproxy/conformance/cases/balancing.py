@@ -23,10 +23,10 @@ from kproxy.conformance.case import (
 )
 from kproxy.conformance.case.outcomes import MASQUERADED
 from kproxy.conformance.cases import changes
+from kproxy.conformance.cases.common import POD_CLAUSES
 from kproxy.model.network import Protocol
 
 EVEN = "balancing.even"
-POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
 
 FIVE = service("web", "a1", "a2", "b1", "b2", "b3")
 TWICE = FIVE.replace(backends=(*FIVE.backends, Backend(on="a2", slice=1)))

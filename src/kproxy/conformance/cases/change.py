@@ -7,8 +7,8 @@ Only values.  What is timed are the sentinels' own changes, each alone, after ev
 from __future__ import annotations
 
 from kproxy.conformance.case import Apply, Case, CheckLatency, Delete, Probe, case, delivered_to, pod, service
+from kproxy.conformance.cases.common import POD_CLAUSES
 
-REACHES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
 FOLLOWED = ("change.endpoint-added.used", "change.endpoint-removed.not-used")
 FROM_A, FROM_B = pod("a2"), pod("b2")
 WEB = service("web", "a1")
@@ -24,7 +24,7 @@ CHANGES_ARE_IN_EFFECT_SOON = case(
     Delete(moved),
     Probe(sender=FROM_B, to=NEIGHBOUR.cluster_ip, expect=delivered_to("b3")),
     CheckLatency(clauses=("change.in-effect-soon",)),
-    clauses=REACHES | {*FOLLOWED, "change.in-effect-soon"},
+    clauses=POD_CLAUSES | {*FOLLOWED, "change.in-effect-soon"},
 )
 
 CASES: tuple[Case, ...] = (CHANGES_ARE_IN_EFFECT_SOON,)

@@ -31,6 +31,7 @@ from kproxy.conformance.case import (
     unallocated,
 )
 from kproxy.conformance.cases import changes
+from kproxy.conformance.cases.common import HOST_CLAUSES, POD_CLAUSES, SPREAD
 from kproxy.model.network import Protocol
 
 WEB = service("web", "a1", "b1")
@@ -38,14 +39,11 @@ DNS = service("dns", "a1", "b1", ports=(Port(number=53, protocol=Protocol.UDP),)
 NEIGHBOUR = service("neighbour", "b2")
 TWO_PORTS = service("two-ports", "a1", "b1", ports=(Port(name="a"), Port(name="b", number=81)))
 
-POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
-HOST_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.host-rewritten"}
 OUTSIDE_CLAUSES = {
     "cluster-ip.reaches-ready-endpoint",
     "cluster-ip.from-outside.served",
     "masquerade.cluster-ip.outside-rewritten",
 }
-SPREAD_CLAUSES = {"balancing.every-endpoint-chosen"}
 
 REACHED_FROM_EVERYWHERE = case(
     "cluster-ip.reached-from-everywhere",
@@ -65,7 +63,7 @@ REACHED_FROM_EVERYWHERE = case(
         expect=delivered_to("a1", source=MASQUERADED) | delivered_to("b1"),
         spread=True,
     ),
-    clauses=POD_CLAUSES | HOST_CLAUSES | SPREAD_CLAUSES | {"masquerade.hairpin.rewritten"},
+    clauses=POD_CLAUSES | HOST_CLAUSES | SPREAD | {"masquerade.hairpin.rewritten"},
     regressions={"R074"},
 )
 
@@ -86,7 +84,7 @@ REACHED_FROM_EVERYWHERE_OVER_UDP = case(
         expect=delivered_to("a1", "b1", source=MASQUERADED),
         spread=True,
     ),
-    clauses=POD_CLAUSES | HOST_CLAUSES | OUTSIDE_CLAUSES | SPREAD_CLAUSES | {"protocol.udp.served"},
+    clauses=POD_CLAUSES | HOST_CLAUSES | OUTSIDE_CLAUSES | SPREAD | {"protocol.udp.served"},
 )
 
 OFF_CLUSTER_CLIENT_IS_REWRITTEN = case(
@@ -106,7 +104,7 @@ OFF_CLUSTER_CLIENT_IS_REWRITTEN = case(
         spread=True,
     ),
     Probe(sender=pod("b2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1")),
-    clauses=POD_CLAUSES | OUTSIDE_CLAUSES | SPREAD_CLAUSES,
+    clauses=POD_CLAUSES | OUTSIDE_CLAUSES | SPREAD,
 )
 
 EVERY_ENDPOINT_OF_SIX = case(
@@ -120,7 +118,7 @@ EVERY_ENDPOINT_OF_SIX = case(
         spread=True,
     ),
     Probe(sender=pod("a1"), to=backend_target(six, "b1"), expect=UNTOUCHED),
-    clauses=HOST_CLAUSES | SPREAD_CLAUSES | {"traffic.not-for-a-service.untouched"},
+    clauses=HOST_CLAUSES | SPREAD | {"traffic.not-for-a-service.untouched"},
 )
 
 EACH_PORT_HAS_ITS_OWN_ENDPOINT_PORT = case(
@@ -129,7 +127,7 @@ EACH_PORT_HAS_ITS_OWN_ENDPOINT_PORT = case(
     Apply(TWO_PORTS),
     Probe(sender=pod("a2"), to=TWO_PORTS.cluster_ip.at("a"), expect=delivered_to("a1", "b1"), spread=True),
     Probe(sender=pod("a2"), to=TWO_PORTS.cluster_ip.at("b"), expect=delivered_to("a1", "b1"), spread=True),
-    clauses=POD_CLAUSES | SPREAD_CLAUSES,
+    clauses=POD_CLAUSES | SPREAD,
 )
 
 TARGET_PORT_MAY_DIFFER_PER_ENDPOINT = case(
@@ -146,7 +144,7 @@ TARGET_PORT_MAY_DIFFER_PER_ENDPOINT = case(
         expect=delivered_to("a1") | delivered_to("a1", "b1", shift=1),
         spread=True,
     ),
-    clauses=POD_CLAUSES | SPREAD_CLAUSES | {"slices.target-port.per-endpoint", "slices.merged"},
+    clauses=POD_CLAUSES | SPREAD | {"slices.target-port.per-endpoint", "slices.merged"},
 )
 
 SLICES_ARE_MERGED = case(
@@ -164,7 +162,7 @@ SLICES_ARE_MERGED = case(
         )
     ),
     Probe(sender=pod("a2"), to=sliced.cluster_ip, expect=delivered_to("a1", "b1", "b2"), spread=True),
-    clauses=POD_CLAUSES | SPREAD_CLAUSES | {"slices.merged", "slices.duplicates-are-one-endpoint"},
+    clauses=POD_CLAUSES | SPREAD | {"slices.merged", "slices.duplicates-are-one-endpoint"},
 )
 
 PODS_MAY_BACK_SEVERAL_SERVICES = case(
@@ -173,7 +171,7 @@ PODS_MAY_BACK_SEVERAL_SERVICES = case(
     Apply(WEB, DNS),
     Probe(sender=pod("b2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
     Probe(sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
-    clauses=POD_CLAUSES | SPREAD_CLAUSES | {"protocol.udp.served"},
+    clauses=POD_CLAUSES | SPREAD | {"protocol.udp.served"},
 )
 
 HOST_NETWORK_ENDPOINTS = case(
@@ -187,7 +185,7 @@ HOST_NETWORK_ENDPOINTS = case(
         expect=delivered_to("a", "b", source=MASQUERADED),
         spread=True,
     ),
-    clauses=POD_CLAUSES | HOST_CLAUSES | SPREAD_CLAUSES | {"slices.endpoint.host-network.reached"},
+    clauses=POD_CLAUSES | HOST_CLAUSES | SPREAD | {"slices.endpoint.host-network.reached"},
     regressions={"R042"},
 )
 
@@ -219,7 +217,7 @@ LARGE_PAYLOADS_PASS = case(
         payload_bytes=4000,
         clauses=("payload.large.passes",),
     ),
-    clauses=POD_CLAUSES | OUTSIDE_CLAUSES | SPREAD_CLAUSES | {"protocol.udp.served", "payload.large.passes"},
+    clauses=POD_CLAUSES | OUTSIDE_CLAUSES | SPREAD | {"protocol.udp.served", "payload.large.passes"},
     regressions={"R124"},
 )
 
@@ -235,7 +233,7 @@ OUTSIDE_THE_SERVICE_CIDR = case(
         spread=True,
     ),
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2")),
-    clauses=POD_CLAUSES | HOST_CLAUSES | SPREAD_CLAUSES | {"cluster-ip.any-range.served"},
+    clauses=POD_CLAUSES | HOST_CLAUSES | SPREAD | {"cluster-ip.any-range.served"},
 )
 
 SECOND_SERVICE_CIDR = case(
@@ -250,9 +248,7 @@ SECOND_SERVICE_CIDR = case(
     Probe(sender=pod("a2"), to=late.cluster_ip, expect=delivered_to("b2")),
     Probe(sender=pod("a2"), to=unallocated(second_range=True), expect=DROPPED | UNTOUCHED),
     Probe(sender=host("b"), to=unallocated(second_range=True), expect=DROPPED | UNTOUCHED),
-    clauses=POD_CLAUSES
-    | SPREAD_CLAUSES
-    | {"cluster-ip.any-range.served", "cluster-ip.unallocated.not-served"},
+    clauses=POD_CLAUSES | SPREAD | {"cluster-ip.any-range.served", "cluster-ip.unallocated.not-served"},
 )
 
 ENDPOINTS_COME_AND_GO = case(
@@ -280,7 +276,7 @@ ENDPOINTS_COME_AND_GO = case(
     Probe(sender=pod("b3"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2")),
     Send(flow="old", expect=SAME_ENDPOINT, clauses=("established.survives-removal-of-its-endpoint",)),
     clauses=POD_CLAUSES
-    | SPREAD_CLAUSES
+    | SPREAD
     | {
         "change.endpoint-added.used",
         "change.endpoint-removed.not-used",
@@ -332,7 +328,7 @@ DELETED_AND_CREATED_AGAIN = case(
         clauses=(changes.SERVICE_RECREATED,),
     ),
     clauses=POD_CLAUSES
-    | SPREAD_CLAUSES
+    | SPREAD
     | {
         "cluster-ip.unallocated.not-served",
         "change.service-deleted.not-served",
@@ -355,7 +351,7 @@ ADDRESS_IS_TAKEN_OVER = case(
         spread=True,
         clauses=(changes.ADDRESS,),
     ),
-    clauses=POD_CLAUSES | SPREAD_CLAUSES | {"change.address.followed"},
+    clauses=POD_CLAUSES | SPREAD | {"change.address.followed"},
 )
 
 ADDRESS_CHANGES = case(
@@ -372,7 +368,7 @@ ADDRESS_CHANGES = case(
         clauses=(changes.ADDRESS,),
     ),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=DROPPED | UNTOUCHED, clauses=(changes.ADDRESS,)),
-    clauses=POD_CLAUSES | SPREAD_CLAUSES | {"cluster-ip.unallocated.not-served", "change.address.followed"},
+    clauses=POD_CLAUSES | SPREAD | {"cluster-ip.unallocated.not-served", "change.address.followed"},
 )
 
 PORTS_COME_AND_GO = case(
@@ -399,7 +395,7 @@ PORTS_COME_AND_GO = case(
     Probe(sender=pod("a2"), to=TWO_PORTS.cluster_ip.at("b"), expect=delivered_to("a1", "b1"), spread=True),
     Send(flow="b", expect=SAME_ENDPOINT, clauses=("established.survives-port-change-elsewhere",)),
     clauses=POD_CLAUSES
-    | SPREAD_CLAUSES
+    | SPREAD
     | {
         "cluster-ip.undefined-port.not-served",
         "change.port-added.served",

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kproxy.conformance.case import (
-    MASQUERADED,
     CaseService,
     Feature,
     Lawful,
@@ -21,28 +20,18 @@ from kproxy.conformance.case import (
     Type,
     Vantage,
     Vip,
-    delivered_to,
     service,
 )
 from kproxy.model.network import Protocol
 
 LOCAL = Policy.LOCAL
 BOTH_PROTOCOLS = (Port(name="a"), Port(name="b", number=53, protocol=Protocol.UDP))
-UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
 OPEN = service("open", "a1", "b1", type=Type.LOAD_BALANCER, vips=(Vip(),), external_ips=1)
 """A Service with every kind of address."""
 
-FROM_BOTH = delivered_to("a1", "b1", source=MASQUERADED)
 EXPOSED = {Feature.NODE_PORT, Feature.LOAD_BALANCER, Feature.EXTERNAL_IPS}
 EXTERNAL, INTERNAL = {Feature.EXTERNAL_TRAFFIC_POLICY}, {Feature.INTERNAL_TRAFFIC_POLICY}
-SPREAD = {"balancing.every-endpoint-chosen"}
-POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
 
-OUTSIDE_CLAUSES = {
-    "node-port.reaches-ready-endpoint",
-    "load-balancer.reaches-ready-endpoint",
-    "external-ip.reaches-ready-endpoint",
-}
 
 REWRITTEN = {"masquerade.external-policy-cluster.rewritten"}
 KEPT = "external-policy.local.local-endpoints-source-preserved"
@@ -71,4 +60,3 @@ def probe_each_address(
 SEVERAL = OPEN.replace(name="several", vips=(Vip(), Vip(ip_mode="VIP")), external_ips=2)
 EVERY_IP = "load-balancer.every-ip.served"
 REFUSED = "endpoints.none.rejected"
-OF_MAIL = delivered_to("b1", source=MASQUERADED)

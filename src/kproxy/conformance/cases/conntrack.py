@@ -33,28 +33,23 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
+from kproxy.conformance.cases.common import DATAGRAMS, FROM_B1, MOVES, POD_CLAUSES, UDP_PORT, UNRELATED
 from kproxy.model.network import Protocol
 
 LOCAL = Policy.LOCAL
-UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
 EXPOSED = {Feature.NODE_PORT, Feature.LOAD_BALANCER, Feature.EXTERNAL_IPS}
 
-POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
-DATAGRAMS = {"protocol.udp.served"}
 EVERY_KIND = {
     "node-port.reaches-ready-endpoint",
     "load-balancer.reaches-ready-endpoint",
     "external-ip.reaches-ready-endpoint",
     "masquerade.external-policy-cluster.rewritten",
 }
-MOVES = "conntrack.udp.moves-off-removed-endpoint"
 STARTS = "conntrack.udp.served-after-first-endpoint"
-UNRELATED = "conntrack.unrelated.untouched"
 
 DNS = service("dns", "a1", ports=UDP_PORT)
 MOVED = service("dns", "b1", ports=UDP_PORT)
 ON_A = delivered_to("a1", source=MASQUERADED)
-ON_B = delivered_to("b1", source=MASQUERADED)
 
 UDP_LEAVES_A_REMOVED_ENDPOINT = case(
     "conntrack.udp-leaves-a-removed-endpoint",
@@ -70,8 +65,8 @@ UDP_LEAVES_A_REMOVED_ENDPOINT = case(
     ),
     Send(flow="beside", expect=delivered_to("b1"), clauses=(MOVES,)),
     Send(flow="afar", expect=delivered_to("b1"), clauses=(MOVES,)),
-    Send(flow="node", expect=ON_B, clauses=(MOVES,)),
-    Send(flow="outside", expect=ON_B, clauses=(MOVES,)),
+    Send(flow="node", expect=FROM_B1, clauses=(MOVES,)),
+    Send(flow="outside", expect=FROM_B1, clauses=(MOVES,)),
     clauses=POD_CLAUSES
     | DATAGRAMS
     | {
@@ -96,11 +91,11 @@ UDP_LEAVES_IT_AT_EXTERNAL_ADDRESSES = case(
     Open(flow="vip", sender=remote("b"), to=OPEN.vip(), expect=ON_A),
     Open(flow="external", sender=pod("a2"), to=OPEN.external_ip(), expect=ON_A),
     Apply(OPEN_MOVED),
-    Probe(sender=client("a"), to=OPEN.node_port("a"), expect=ON_B, clauses=(changes.ENDPOINT_REMOVED,)),
-    Send(flow="node-port", expect=ON_B, clauses=(MOVES,)),
-    Send(flow="far-node-port", expect=ON_B, clauses=(MOVES,)),
-    Send(flow="vip", expect=ON_B, clauses=(MOVES,)),
-    Send(flow="external", expect=ON_B, clauses=(MOVES,)),
+    Probe(sender=client("a"), to=OPEN.node_port("a"), expect=FROM_B1, clauses=(changes.ENDPOINT_REMOVED,)),
+    Send(flow="node-port", expect=FROM_B1, clauses=(MOVES,)),
+    Send(flow="far-node-port", expect=FROM_B1, clauses=(MOVES,)),
+    Send(flow="vip", expect=FROM_B1, clauses=(MOVES,)),
+    Send(flow="external", expect=FROM_B1, clauses=(MOVES,)),
     clauses=EVERY_KIND
     | DATAGRAMS
     | {"node-port.every-node.served", "change.endpoint-removed.not-used", MOVES},
@@ -319,7 +314,7 @@ TCP_OF_THE_SAME_NUMBER_STAYS = case(
     Open(flow="tcp", sender=client("a"), to=twins.node_port("a").at("a"), expect=ON_A),
     Open(flow="udp", sender=client("a"), to=twins.node_port("a").at("b"), expect=ON_A),
     Apply(twins.replace(backends=MOVED.backends)),
-    Send(flow="udp", expect=ON_B, clauses=(MOVES,)),
+    Send(flow="udp", expect=FROM_B1, clauses=(MOVES,)),
     Send(
         flow="tcp", expect=SAME_ENDPOINT, clauses=("established.survives-removal-of-its-endpoint", UNRELATED)
     ),

@@ -24,14 +24,16 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
+from kproxy.conformance.cases.common import (
+    ANYWHERE,
+    FROM_B1,
+    HOST_CLAUSES,
+    NODE_PORT_CLAUSES,
+    ON_B1,
+    POD_CLAUSES,
+)
 
 WEB = service("web", "b1", type=Type.NODE_PORT)
-ON_B1 = delivered_to("b1")
-FROM_B1 = delivered_to("b1", source=MASQUERADED)
-POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
-HOST_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.host-rewritten"}
-NODE_PORT_CLAUSES = {"node-port.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"}
-ANYWHERE = {"node-port.every-node.served"}
 AGAIN = "established.port-used-again.follows"
 
 PORT_IS_USED_AGAIN = case(

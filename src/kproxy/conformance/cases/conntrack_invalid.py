@@ -15,7 +15,6 @@ from kproxy.conformance.case import (
     Open,
     OutOfWindow,
     Policy,
-    Port,
     Probe,
     ReadSysctl,
     Send,
@@ -29,23 +28,20 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
+from kproxy.conformance.cases.common import (
+    ANYWHERE,
+    DATAGRAMS,
+    FROM_B1,
+    HOST_CLAUSES,
+    LOCAL_CLAUSES,
+    NODE_PORT_CLAUSES,
+    ON_B1,
+    POD_CLAUSES,
+    SPREAD,
+    UDP_PORT,
+)
 from kproxy.conformance.cases.profiles import LIBERAL
-from kproxy.model.network import Protocol
 
-UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
-ON_B1 = delivered_to("b1")
-FROM_B1 = delivered_to("b1", source=MASQUERADED)
-
-POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
-HOST_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.host-rewritten"}
-NODE_PORT_CLAUSES = {"node-port.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"}
-LOCAL_CLAUSES = {
-    "node-port.reaches-ready-endpoint",
-    "external-policy.local.local-endpoints-source-preserved",
-}
-ANYWHERE = {"node-port.every-node.served"}
-DATAGRAMS = {"protocol.udp.served"}
-SPREAD = {"balancing.every-endpoint-chosen"}
 NOT_LEAKED = "conntrack.invalid-not-leaked"
 LIBERAL_SET = "conntrack.liberal.set"
 ONE_WAY = "conntrack.one-direction.passes"

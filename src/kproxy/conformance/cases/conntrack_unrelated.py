@@ -14,7 +14,6 @@ from kproxy.conformance.case import (
     Delete,
     Feature,
     Open,
-    Port,
     Probe,
     Send,
     Type,
@@ -26,18 +25,11 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
-from kproxy.model.network import Protocol
-
-UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
-POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
-DATAGRAMS = {"protocol.udp.served"}
-MOVES = "conntrack.udp.moves-off-removed-endpoint"
-UNRELATED = "conntrack.unrelated.untouched"
+from kproxy.conformance.cases.common import DATAGRAMS, FROM_B1, MOVES, POD_CLAUSES, UDP_PORT, UNRELATED
 
 DNS = service("dns", "a1", ports=UDP_PORT)
 MOVED = service("dns", "b1", ports=UDP_PORT)
 ON_A = delivered_to("a1", source=MASQUERADED)
-ON_B = delivered_to("b1", source=MASQUERADED)
 
 EXPOSED_DNS = DNS.replace(name="exposed", type=Type.NODE_PORT)
 NEXT_DOOR = service("next-door", "a1", ports=UDP_PORT)
@@ -78,7 +70,7 @@ NODE_PORT_NUMBERS_ELSEWHERE = case(
         clauses=(UNRELATED,),
     ),
     Apply(NUMBERED.replace(backends=MOVED.backends)),
-    Send(flow="own", expect=ON_B, clauses=(MOVES,)),
+    Send(flow="own", expect=FROM_B1, clauses=(MOVES,)),
     Delete(NUMBERED),
     Probe(
         sender=client("a"), to=NUMBERED.node_port("a"), expect=UNTOUCHED, clauses=(changes.SERVICE_DELETED,)

@@ -23,6 +23,7 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
+from kproxy.conformance.cases.common import HOST_CLAUSES, LOCAL_CLAUSES, POD_CLAUSES, SPREAD
 from kproxy.conformance.cases.profiles import (
     BRIDGE_INTERFACE,
     INTERFACE_PREFIX,
@@ -34,16 +35,9 @@ from kproxy.model.network import Family
 LOCAL = Policy.LOCAL
 DETECT = {Feature.DETECT_LOCAL}
 EXTERNAL = {Feature.NODE_PORT, Feature.EXTERNAL_TRAFFIC_POLICY}
-POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
-HOST_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.host-rewritten"}
 OUTSIDE_CLAUSES = {"cluster-ip.from-outside.served", "masquerade.cluster-ip.outside-rewritten"}
 
-FROM_OUTSIDE = {
-    "node-port.reaches-ready-endpoint",
-    "external-policy.local.local-endpoints-source-preserved",
-}
 
-SPREAD = {"balancing.every-endpoint-chosen"}
 WEB = service("web", "a1", "b1")
 SPLIT_LOCAL = service("split", "a2", "b1", type=Type.NODE_PORT, external_policy=LOCAL)
 AWAY_LOCAL = service("away", "a2", type=Type.NODE_PORT, external_policy=LOCAL)
@@ -130,7 +124,7 @@ NODE_CIDR_TELLS_PODS = case(
     clauses=POD_CLAUSES
     | HOST_CLAUSES
     | OUTSIDE_CLAUSES
-    | FROM_OUTSIDE
+    | LOCAL_CLAUSES
     | SPREAD
     | {
         "detect-local.node-cidr",
@@ -165,7 +159,7 @@ PREFIX_TELLS_PODS = case(
     clauses=POD_CLAUSES
     | HOST_CLAUSES
     | OUTSIDE_CLAUSES
-    | FROM_OUTSIDE
+    | LOCAL_CLAUSES
     | SPREAD
     | {
         "detect-local.interface-name-prefix",

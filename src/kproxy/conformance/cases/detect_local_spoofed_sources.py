@@ -10,7 +10,6 @@ from kproxy.conformance.case import (
     Apply,
     Case,
     Feature,
-    Port,
     Probe,
     case,
     client,
@@ -19,14 +18,12 @@ from kproxy.conformance.case import (
     service,
     spoofed,
 )
+from kproxy.conformance.cases.common import DATAGRAMS, POD_CLAUSES, UDP_PORT
 from kproxy.conformance.cases.profiles import BRIDGE_INTERFACE, INTERFACE_PREFIX, NODE_CIDR
-from kproxy.model.network import Protocol
 
-UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
 NAMES = service("names", "a3", "b1", ports=UDP_PORT)
 ON_EITHER = delivered_to("a3", "b1")
 FROM_EITHER = delivered_to("a3", "b1", source=MASQUERADED)
-POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
 
 OUTSIDE_CLAUSES = {
     "cluster-ip.reaches-ready-endpoint",
@@ -34,7 +31,6 @@ OUTSIDE_CLAUSES = {
     "masquerade.cluster-ip.outside-rewritten",
 }
 
-DATAGRAMS = {"protocol.udp.served"}
 
 POD_ADDRESS_FROM_OUTSIDE = case(
     "detect-local.pod-address-from-outside",

@@ -29,19 +29,13 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
+from kproxy.conformance.cases.common import HOST_CLAUSES, LOCAL_CLAUSES, POD_CLAUSES, SPREAD
 from kproxy.model.network import Protocol
 
 LOCAL = Policy.LOCAL
 TERMINATING = {Feature.TERMINATING_ENDPOINTS}
 
-POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
-HOST_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.host-rewritten"}
-SPREAD = {"balancing.every-endpoint-chosen"}
 FALLBACK = {"endpoints.terminating.used-when-none-ready"}
-OUTSIDE_LOCAL = {
-    "node-port.reaches-ready-endpoint",
-    "external-policy.local.local-endpoints-source-preserved",
-}
 
 
 def unready(on: str) -> Backend:
@@ -201,7 +195,7 @@ EACH_NODE_FALLS_BACK_BY_ITSELF = case(
     Probe(sender=pod("a2"), to=inner.cluster_ip, expect=delivered_to("a1"), count=6),
     Probe(sender=pod("b3"), to=inner.cluster_ip, expect=delivered_to("b1"), count=6),
     clauses=POD_CLAUSES
-    | OUTSIDE_LOCAL
+    | LOCAL_CLAUSES
     | {
         "internal-policy.local.same-node",
         "external-policy.cluster-ip-exempt",
@@ -226,7 +220,7 @@ TERMINATING_ELSEWHERE_ONLY = case(
     Probe(sender=pod("a2"), to=inward.cluster_ip, expect=DROPPED | REJECTED),
     Probe(sender=pod("b2"), to=inward.cluster_ip, expect=delivered_to("b1")),
     clauses=POD_CLAUSES
-    | OUTSIDE_LOCAL
+    | LOCAL_CLAUSES
     | FALLBACK
     | {
         "external-policy.cluster-ip-exempt",

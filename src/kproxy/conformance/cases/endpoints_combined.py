@@ -25,20 +25,17 @@ from kproxy.conformance.cases.combinations import (
     EVERY_IP,
     EXPOSED,
     EXTERNAL,
-    FROM_BOTH,
     INTERNAL,
     KEPT,
     LOCAL,
     OPEN,
-    OUTSIDE_CLAUSES,
-    POD_CLAUSES,
     REFUSED,
     REWRITTEN,
     SEVERAL,
-    SPREAD,
     UDP_SERVED,
     probe_each_address,
 )
+from kproxy.conformance.cases.common import EVERY_KIND, FROM_BOTH, POD_CLAUSES, SPREAD
 from kproxy.model.network import Protocol
 
 ENDING = (Backend(on="a1", ready=False, serving=True, terminating=True), Backend(on="b1"))
@@ -62,7 +59,7 @@ TERMINATING_AT_EVERY_ADDRESS = case(
         sender=pod("a2"), to=FALLING_BACK.cluster_ip.at("b"), expect=delivered_to("a1"), clauses=(FALL_BACK,)
     ),
     *probe_each_address(client("b"), FALLING_BACK, delivered_to("b1"), KEPT, port="a"),
-    clauses=OUTSIDE_CLAUSES
+    clauses=EVERY_KIND
     | POD_CLAUSES
     | {
         UDP_SERVED,
@@ -89,7 +86,7 @@ TERMINATING_UNDER_CLUSTER_POLICY = case(
     Apply(ALL_ENDING),
     *probe_each_address(client("a"), ALL_ENDING, FROM_BOTH, STEP_IN, port="a", spread=True),
     *probe_each_address(pod("b2"), ALL_ENDING, FROM_BOTH, STEP_IN, port="b", spread=True),
-    clauses=OUTSIDE_CLAUSES | REWRITTEN | SPREAD | {UDP_SERVED, STEP_IN},
+    clauses=EVERY_KIND | REWRITTEN | SPREAD | {UDP_SERVED, STEP_IN},
     features=EXPOSED | {Feature.TERMINATING_ENDPOINTS},
 )
 
@@ -109,10 +106,7 @@ ONE_PORT_WITHOUT_ENDPOINTS = case(
     Probe(sender=host("a"), to=HALF.cluster_ip.at("c"), expect=REJECTED, clauses=(REFUSED,)),
     *probe_each_address(client("a"), HALF, FROM_BOTH, port="a"),
     Probe(sender=pod("a2"), to=HALF.cluster_ip.at("a"), expect=delivered_to("a1", "b1")),
-    clauses=OUTSIDE_CLAUSES
-    | POD_CLAUSES
-    | REWRITTEN
-    | {REFUSED, "slices.ports.matched-by-name-and-protocol"},
+    clauses=EVERY_KIND | POD_CLAUSES | REWRITTEN | {REFUSED, "slices.ports.matched-by-name-and-protocol"},
     features=EXPOSED,
     regressions={"R105"},
 )
@@ -126,7 +120,7 @@ REFUSED_AT_EACH = case(
     *probe_each_address(client("a"), EMPTY_SEVERAL, REJECTED, REFUSED, port="a"),
     *probe_each_address(pod("b2"), EMPTY_SEVERAL, REJECTED, REFUSED, port="b"),
     *probe_each_address(client("a"), SEVERAL, FROM_BOTH),
-    clauses=OUTSIDE_CLAUSES | REWRITTEN | {REFUSED, EVERY_IP},
+    clauses=EVERY_KIND | REWRITTEN | {REFUSED, EVERY_IP},
     features=EXPOSED | EXTERNAL,
     regressions={"R105"},
 )

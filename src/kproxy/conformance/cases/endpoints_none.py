@@ -32,6 +32,7 @@ from kproxy.conformance.case import (
     unallocated,
 )
 from kproxy.conformance.cases import changes
+from kproxy.conformance.cases.common import POD_CLAUSES
 from kproxy.model.network import Protocol
 
 LOCAL = Policy.LOCAL
@@ -39,7 +40,6 @@ UDP, SCTP = Protocol.UDP, Protocol.SCTP
 UDP_PORT = (Port(number=53, protocol=UDP),)
 EXPOSED = {Feature.NODE_PORT, Feature.LOAD_BALANCER, Feature.EXTERNAL_IPS}
 
-POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
 REFUSED = {"endpoints.none.rejected"}
 MAY_LEAVE = {"endpoints.none.host-to-external-address.either"}
 

@@ -25,6 +25,7 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
+from kproxy.conformance.cases.common import SPREAD
 
 OLD, NEW = ("a1", "b1"), ("a2", "b2")
 LEAVING = tuple(Backend(on=on, ready=False, serving=True, terminating=True) for on in OLD)
@@ -33,7 +34,6 @@ WEB = service("web", *OLD, type=Type.LOAD_BALANCER, vips=(Vip(),))
 LOCAL = WEB.replace(external_policy=Policy.LOCAL)
 
 NEVER_FAILS = ("change.rolling-update.no-failed-connection",)
-SPREAD = {"balancing.every-endpoint-chosen"}
 
 FEATURES = {Feature.NODE_PORT, Feature.LOAD_BALANCER, Feature.TERMINATING_ENDPOINTS}
 

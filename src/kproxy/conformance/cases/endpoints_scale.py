@@ -33,12 +33,12 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
+from kproxy.conformance.cases.common import POD_CLAUSES
 from kproxy.conformance.cases.profiles import LARGE
 from kproxy.model.network import Family, Protocol
 from kproxy.spec.outcome import SourceIP
 
 ANY_NUMBER = "balancing.any-number-of-endpoints"
-POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
 SPREAD = {"balancing.every-endpoint-chosen", ANY_NUMBER}
 
 ON_PODS = ("a1", "b1", "a2", "b2")

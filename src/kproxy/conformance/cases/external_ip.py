@@ -29,17 +29,15 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
+from kproxy.conformance.cases.common import FROM_BOTH, POD_CLAUSES, SPREAD
 from kproxy.conformance.cases.profiles import PRIMARY_WITHOUT_EXTERNAL_IPS
 from kproxy.model.network import Protocol
 
 WEB = service("web", "a1", "b1", external_ips=1)
-FROM_BOTH = delivered_to("a1", "b1", source=MASQUERADED)
 FROM_B2 = delivered_to("b2", source=MASQUERADED)
 FROM_OTHER = delivered_to("b2", source=MASQUERADED, service="other")
 
 SERVED = {"external-ip.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"}
-CLUSTER_IP_SERVED = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
-SPREAD = {"balancing.every-endpoint-chosen"}
 NOT_SERVED = {"external-address.undefined-port.not-served"}
 LEFT_ALONE = {"traffic.not-for-a-service.untouched"}
 
@@ -107,7 +105,7 @@ REFUSED_BY_THE_GATE = case(
     Probe(sender=pod("a2"), to=WEB.external_ip(), expect=UNTOUCHED),
     Probe(sender=host("b"), to=WEB.external_ip(), expect=UNTOUCHED),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1")),
-    clauses=CLUSTER_IP_SERVED | {"external-ip.disabled.untouched"},
+    clauses=POD_CLAUSES | {"external-ip.disabled.untouched"},
     features={Feature.EXTERNAL_IPS},
     regressions={"R061"},
     profile=PRIMARY_WITHOUT_EXTERNAL_IPS,
@@ -131,7 +129,7 @@ BAD_TEXT_IS_PASSED_OVER = case(
     Probe(sender=pod("a2"), to=poisoned.cluster_ip, expect=delivered_to("a1", "b1")),
     Probe(sender=client("a"), to=neighbour.external_ip(), expect=FROM_B2, clauses=(changes.OTHER_SERVICES,)),
     clauses=SERVED
-    | CLUSTER_IP_SERVED
+    | POD_CLAUSES
     | SPREAD
     | {"external-ip.bad-text.skipped", "change.other-services.undisturbed"},
     features={Feature.EXTERNAL_IPS},

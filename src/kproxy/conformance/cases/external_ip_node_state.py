@@ -6,7 +6,6 @@ Only values; the vocabulary is `kproxy.conformance.case`.
 from __future__ import annotations
 
 from kproxy.conformance.case import (
-    MASQUERADED,
     UNTOUCHED,
     Apply,
     Case,
@@ -15,14 +14,13 @@ from kproxy.conformance.case import (
     backend_target,
     case,
     client,
-    delivered_to,
     host,
     pod,
     service,
 )
+from kproxy.conformance.cases.common import FROM_BOTH
 from kproxy.conformance.cases.profiles import FORWARD_DROP
 
-FROM_EITHER = delivered_to("a1", "b1", source=MASQUERADED)
 REWRITTEN = {"masquerade.external-policy-cluster.rewritten"}
 IN_REACH = "external-ip.node-address.node-in-reach"
 
@@ -33,9 +31,9 @@ EXTERNAL_IP_OF_A_NODE = case(
         shared := service("shared", "a1", "b1", external_ips=1, external_ips_of=("b",)),
         direct := service("direct", "b"),
     ),
-    Probe(sender=pod("a2"), to=shared.external_ip(), expect=FROM_EITHER),
-    Probe(sender=host("a"), to=shared.external_ip(), expect=FROM_EITHER),
-    Probe(sender=client("b"), to=shared.external_ip(), expect=FROM_EITHER),
+    Probe(sender=pod("a2"), to=shared.external_ip(), expect=FROM_BOTH),
+    Probe(sender=host("a"), to=shared.external_ip(), expect=FROM_BOTH),
+    Probe(sender=client("b"), to=shared.external_ip(), expect=FROM_BOTH),
     Probe(sender=host("a"), to=backend_target(direct, "b"), expect=UNTOUCHED, clauses=(IN_REACH,)),
     Probe(sender=pod("a2"), to=backend_target(direct, "b"), expect=UNTOUCHED, clauses=(IN_REACH,)),
     clauses=REWRITTEN | {"external-ip.reaches-ready-endpoint", IN_REACH},

@@ -28,29 +28,24 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
+from kproxy.conformance.cases.common import (
+    EVERY_KIND,
+    HOST_CLAUSES,
+    LOCAL_CLAUSES,
+    POD_CLAUSES,
+    SPREAD,
+    UDP_PORT,
+)
 from kproxy.conformance.cases.profiles import NO_DETECTOR
 from kproxy.model.network import Protocol
 
 LOCAL = Policy.LOCAL
-UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
 
 INTERNAL = {Feature.INTERNAL_TRAFFIC_POLICY}
 EXTERNAL = {Feature.EXTERNAL_TRAFFIC_POLICY, Feature.NODE_PORT}
 EXPOSED = EXTERNAL | {Feature.LOAD_BALANCER, Feature.EXTERNAL_IPS}
 
-POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
-HOST_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.host-rewritten"}
-EVERY_KIND = {
-    "node-port.reaches-ready-endpoint",
-    "load-balancer.reaches-ready-endpoint",
-    "external-ip.reaches-ready-endpoint",
-}
-FROM_OUTSIDE = {
-    "node-port.reaches-ready-endpoint",
-    "external-policy.local.local-endpoints-source-preserved",
-}
 SILENCE = {"external-policy.local.drop-without-local-endpoint"}
-SPREAD = {"balancing.every-endpoint-chosen"}
 
 ALL_OPEN = service(
     "web",
@@ -88,7 +83,7 @@ EXTERNAL_KEEPS_SOURCE_OF_DATAGRAMS = case(
     Probe(sender=remote("a"), to=dns.node_port("a"), expect=delivered_to("a1")),
     Probe(sender=client("b"), to=dns.node_port("b"), expect=DROPPED),
     Probe(sender=remote("b"), to=dns.node_port("b"), expect=DROPPED),
-    clauses=FROM_OUTSIDE | SILENCE | {"protocol.udp.served"},
+    clauses=LOCAL_CLAUSES | SILENCE | {"protocol.udp.served"},
     features=EXTERNAL,
     regressions={"R032"},
 )
@@ -182,7 +177,7 @@ BOTH_POLICIES_LOCAL = case(
     Probe(sender=pod("a2"), to=strict.node_port("a"), expect=delivered_to("a1", "b1"), spread=True),
     Probe(sender=client("a"), to=strict.node_port("a"), expect=delivered_to("a1"), count=6),
     clauses=POD_CLAUSES
-    | FROM_OUTSIDE
+    | LOCAL_CLAUSES
     | SPREAD
     | {
         "internal-policy.local.same-node",
@@ -201,7 +196,7 @@ EXTERNAL_HOST_NETWORK = case(
     Probe(sender=client("a"), to=self_.node_port("a"), expect=delivered_to("a")),
     Probe(sender=remote("a"), to=self_.node_port("a"), expect=delivered_to("a")),
     Probe(sender=client("b"), to=self_.node_port("b"), expect=DROPPED),
-    clauses=FROM_OUTSIDE | SILENCE | {"slices.endpoint.host-network.reached"},
+    clauses=LOCAL_CLAUSES | SILENCE | {"slices.endpoint.host-network.reached"},
     features=EXTERNAL,
     regressions={"R042"},
 )
@@ -212,7 +207,7 @@ POD_OF_ANOTHER_NODE = case(
     Apply(split := service("split", "b1", "b2", type=Type.NODE_PORT, external_policy=LOCAL)),
     Probe(sender=pod("a1"), to=split.node_port("b"), expect=delivered_to("b1", "b2") | DROPPED, count=6),
     Probe(sender=client("b"), to=split.node_port("b"), expect=delivered_to("b1", "b2"), spread=True),
-    clauses=FROM_OUTSIDE
+    clauses=LOCAL_CLAUSES
     | SPREAD
     | {
         "external-policy.local.other-nodes-pod.either",
@@ -277,7 +272,7 @@ EXTERNAL_POLICY_CHANGES = case(
         clauses=(changes.POLICY,),
     ),
     Send(flow="early", expect=SAME_ENDPOINT, clauses=("established.survives-policy-change",)),
-    clauses=FROM_OUTSIDE
+    clauses=LOCAL_CLAUSES
     | SILENCE
     | {
         "node-port.every-node.served",
@@ -308,7 +303,7 @@ LAST_LOCAL_ENDPOINT_GOES = case(
         clauses=(changes.ENDPOINT_ADDED,),
     ),
     Send(flow="early", expect=SAME_ENDPOINT, clauses=("established.survives-policy-change",)),
-    clauses=FROM_OUTSIDE
+    clauses=LOCAL_CLAUSES
     | SILENCE
     | {
         "change.endpoint-removed.not-used",

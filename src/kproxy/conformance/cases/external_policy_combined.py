@@ -27,16 +27,14 @@ from kproxy.conformance.cases.combinations import (
     EXTERNAL,
     KEPT,
     LOCAL,
-    OF_MAIL,
     OPEN,
-    OUTSIDE_CLAUSES,
     PODS_EVERYWHERE,
     REWRITTEN,
     SEVERAL,
-    UDP_PORT,
     UDP_SERVED,
     probe_each_address,
 )
+from kproxy.conformance.cases.common import EVERY_KIND, FROM_B1, UDP_PORT
 
 SILENT = "external-policy.local.drop-without-local-endpoint"
 HOST_EVERYWHERE = "external-policy.local.host-reaches-all-endpoints"
@@ -52,7 +50,7 @@ LOCAL_DATAGRAMS = case(
     *probe_each_address(client("a"), AWAY_UDP, DROPPED, SILENT),
     *probe_each_address(pod("a2"), AWAY_UDP, delivered_to("b1"), PODS_EVERYWHERE),
     *probe_each_address(host("a"), AWAY_UDP, delivered_to("b1", source=MASQUERADED), HOST_EVERYWHERE),
-    clauses=OUTSIDE_CLAUSES | {UDP_SERVED, KEPT, SILENT, PODS_EVERYWHERE, HOST_EVERYWHERE},
+    clauses=EVERY_KIND | {UDP_SERVED, KEPT, SILENT, PODS_EVERYWHERE, HOST_EVERYWHERE},
     features=EXPOSED | EXTERNAL,
 )
 
@@ -65,7 +63,7 @@ LOCAL_AT_SEVERAL = case(
     *probe_each_address(client("b"), SEVERAL_LOCAL, delivered_to("b1"), KEPT),
     *probe_each_address(client("a"), SEVERAL_LOCAL, DROPPED, SILENT),
     *probe_each_address(pod("a2"), SEVERAL_LOCAL, delivered_to("b1"), PODS_EVERYWHERE),
-    clauses=OUTSIDE_CLAUSES | {KEPT, SILENT, PODS_EVERYWHERE, EVERY_IP},
+    clauses=EVERY_KIND | {KEPT, SILENT, PODS_EVERYWHERE, EVERY_IP},
     features=EXPOSED | EXTERNAL,
 )
 
@@ -78,9 +76,9 @@ SHARED_UNDER_TWO_POLICIES = case(
     Apply(SITE, MAIL),
     *probe_each_address(client("a"), SITE, DROPPED, SILENT),
     *probe_each_address(client("b"), SITE, delivered_to("b1"), KEPT),
-    *probe_each_address(client("a"), MAIL, OF_MAIL),
-    *probe_each_address(client("b"), MAIL, OF_MAIL),
-    clauses=OUTSIDE_CLAUSES | REWRITTEN | {KEPT, SILENT, "node-port.every-node.served"},
+    *probe_each_address(client("a"), MAIL, FROM_B1),
+    *probe_each_address(client("b"), MAIL, FROM_B1),
+    clauses=EVERY_KIND | REWRITTEN | {KEPT, SILENT, "node-port.every-node.served"},
     features=EXPOSED | EXTERNAL,
 )
 

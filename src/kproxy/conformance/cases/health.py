@@ -34,13 +34,12 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
+from kproxy.conformance.cases.common import LOCAL_CLAUSES, LOCAL_ENDPOINTS_REPORTED
 from kproxy.conformance.cases.profiles import BRIDGE_INTERFACE, FORWARD_DROP, LIBERAL, NODE_PORT_CIDR
 from kproxy.model.network import Family
 
 FEATURES = {Feature.HEALTH_CHECKS, Feature.LOAD_BALANCER, Feature.EXTERNAL_TRAFFIC_POLICY, Feature.NODE_PORT}
-LOCAL_ENDPOINTS_REPORTED = "health-check.local-endpoints.told"
 BOUND = "health-check.node-port-addresses.bind"
-LOCAL_CLAUSES = {"node-port.reaches-ready-endpoint", "external-policy.local.local-endpoints-source-preserved"}
 
 WEB = service("web", "a1", "a2", "b1", type=Type.LOAD_BALANCER, external_policy=Policy.LOCAL, vips=(Vip(),))
 MOVED = WEB.replace(backends=(Backend(on="b1"), Backend(on="b2")))

@@ -16,7 +16,6 @@ from kproxy.conformance.case import (
     Open,
     Ping,
     Policy,
-    Port,
     Probe,
     Send,
     StopListening,
@@ -30,25 +29,23 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
+from kproxy.conformance.cases.common import (
+    ANYWHERE,
+    DATAGRAMS,
+    FROM_B1,
+    HOST_CLAUSES,
+    LOCAL_CLAUSES,
+    NODE_PORT_CLAUSES,
+    ON_B1,
+    POD_CLAUSES,
+    SPREAD,
+    UDP_PORT,
+)
 from kproxy.conformance.cases.profiles import FORWARD_DROP
-from kproxy.model.network import Protocol
 
-UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
 DNS = service("dns", "b1", type=Type.LOAD_BALANCER, ports=UDP_PORT, vips=(Vip(),))
-ON_B1 = delivered_to("b1")
-FROM_B1 = delivered_to("b1", source=MASQUERADED)
-POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
-HOST_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.host-rewritten"}
-NODE_PORT_CLAUSES = {"node-port.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"}
 
-LOCAL_CLAUSES = {
-    "node-port.reaches-ready-endpoint",
-    "external-policy.local.local-endpoints-source-preserved",
-}
 
-ANYWHERE = {"node-port.every-node.served"}
-DATAGRAMS = {"protocol.udp.served"}
-SPREAD = {"balancing.every-endpoint-chosen"}
 ERRORS = "icmp.errors.translated-back"
 
 REFUSAL_BY_THE_ENDPOINT = case(

@@ -14,7 +14,6 @@ from kproxy.conformance.case import (
     Feature,
     Open,
     Policy,
-    Port,
     Probe,
     Send,
     Type,
@@ -28,24 +27,15 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
-from kproxy.model.network import Protocol
+from kproxy.conformance.cases.common import EVERY_KIND, HOST_CLAUSES, POD_CLAUSES, SPREAD, UDP_PORT
 
 LOCAL = Policy.LOCAL
-UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
 
 INTERNAL = {Feature.INTERNAL_TRAFFIC_POLICY}
 EXTERNAL = {Feature.EXTERNAL_TRAFFIC_POLICY, Feature.NODE_PORT}
 EXPOSED = EXTERNAL | {Feature.LOAD_BALANCER, Feature.EXTERNAL_IPS}
 
-POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
-HOST_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.host-rewritten"}
 OUTSIDE_CLAUSES = {"cluster-ip.from-outside.served", "masquerade.cluster-ip.outside-rewritten"}
-EVERY_KIND = {
-    "node-port.reaches-ready-endpoint",
-    "load-balancer.reaches-ready-endpoint",
-    "external-ip.reaches-ready-endpoint",
-}
-SPREAD = {"balancing.every-endpoint-chosen"}
 
 INTERNAL_STAYS_ON_NODE = case(
     "internal-policy.stays-on-node",

@@ -30,18 +30,15 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
+from kproxy.conformance.cases.common import FROM_B1, FROM_BOTH, POD_CLAUSES, SPREAD
 from kproxy.model.network import Protocol
 
 BALANCED = Type.LOAD_BALANCER
 WEB = service("web", "a1", "b1", type=BALANCED, vips=(Vip(),))
-FROM_BOTH = delivered_to("a1", "b1", source=MASQUERADED)
-FROM_B1 = delivered_to("b1", source=MASQUERADED)
 FROM_B2 = delivered_to("b2", source=MASQUERADED)
 
 SERVED = {"load-balancer.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"}
 NODE_PORT_SERVED = {"node-port.reaches-ready-endpoint"}
-CLUSTER_IP_SERVED = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
-SPREAD = {"balancing.every-endpoint-chosen"}
 NOT_SERVED = {"external-address.undefined-port.not-served"}
 LEFT_ALONE = {"traffic.not-for-a-service.untouched"}
 FEATURES = {Feature.LOAD_BALANCER}
@@ -156,7 +153,7 @@ ONLY_A_HOSTNAME = case(
     Probe(sender=client("a"), to=named.node_port("a"), expect=FROM_BOTH, spread=True),
     Probe(sender=pod("a2"), to=named.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
     clauses=NODE_PORT_SERVED
-    | CLUSTER_IP_SERVED
+    | POD_CLAUSES
     | SPREAD
     | {"load-balancer.hostname-only.ignored", "masquerade.external-policy-cluster.rewritten"},
     features=WITH_NODE_PORT,
@@ -255,7 +252,7 @@ MODE_CHANGES = case(
     Probe(sender=pod("a2"), to=WEB.vip(), expect=FROM_BOTH, spread=True, clauses=(changes.ADDRESS,)),
     Probe(sender=client("b"), to=WEB.vip(), expect=FROM_BOTH, spread=True, clauses=(changes.ADDRESS,)),
     clauses=SERVED
-    | CLUSTER_IP_SERVED
+    | POD_CLAUSES
     | SPREAD
     | {"load-balancer.ip-mode-proxy.untouched", "change.address.followed"},
     features=FEATURES,
@@ -298,7 +295,7 @@ TYPE_CHANGES = case(
         spread=True,
         clauses=(changes.TYPE,),
     ),
-    clauses=SERVED | NODE_PORT_SERVED | CLUSTER_IP_SERVED | SPREAD | LEFT_ALONE | {"change.type.followed"},
+    clauses=SERVED | NODE_PORT_SERVED | POD_CLAUSES | SPREAD | LEFT_ALONE | {"change.type.followed"},
     features=WITH_NODE_PORT,
 )
 

@@ -6,7 +6,6 @@ Only values; the vocabulary is `kproxy.conformance.case`.
 from __future__ import annotations
 
 from kproxy.conformance.case import (
-    MASQUERADED,
     Apply,
     Case,
     Feature,
@@ -15,13 +14,12 @@ from kproxy.conformance.case import (
     Vip,
     case,
     client,
-    delivered_to,
     pod,
     service,
 )
+from kproxy.conformance.cases.common import FROM_BOTH
 from kproxy.conformance.cases.profiles import FORWARD_DROP
 
-FROM_EITHER = delivered_to("a1", "b1", source=MASQUERADED)
 REWRITTEN = {"masquerade.external-policy-cluster.rewritten"}
 NODE_PORT_CLAUSES = REWRITTEN | {"node-port.reaches-ready-endpoint"}
 IN_REACH = "external-ip.node-address.node-in-reach"
@@ -31,10 +29,10 @@ LOAD_BALANCER_IP_OF_A_NODE = case(
     "load-balancer.address-of-a-node",
     "Node ports go on at an address of a node that is a load balancer IP too.",
     Apply(shared := service("shared", "a1", "b1", type=Type.LOAD_BALANCER, vips=(Vip(node="a"),))),
-    Probe(sender=client("a"), to=shared.vip(), expect=FROM_EITHER),
-    Probe(sender=pod("b2"), to=shared.vip(), expect=FROM_EITHER),
-    Probe(sender=client("a"), to=shared.node_port("a"), expect=FROM_EITHER, clauses=(IN_REACH,)),
-    Probe(sender=pod("b2"), to=shared.node_port("a"), expect=FROM_EITHER, clauses=(IN_REACH,)),
+    Probe(sender=client("a"), to=shared.vip(), expect=FROM_BOTH),
+    Probe(sender=pod("b2"), to=shared.vip(), expect=FROM_BOTH),
+    Probe(sender=client("a"), to=shared.node_port("a"), expect=FROM_BOTH, clauses=(IN_REACH,)),
+    Probe(sender=pod("b2"), to=shared.node_port("a"), expect=FROM_BOTH, clauses=(IN_REACH,)),
     clauses=NODE_PORT_CLAUSES
     | {"load-balancer.reaches-ready-endpoint", "node-port.other-node.untouched", IN_REACH},
     features={Feature.LOAD_BALANCER, Feature.NODE_PORT, Feature.EXTERNAL_IPS_OF_NODES},

@@ -12,7 +12,6 @@ from kproxy.conformance.case import (
     Case,
     Feature,
     Policy,
-    Port,
     Probe,
     Type,
     Vip,
@@ -25,22 +24,16 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
+from kproxy.conformance.cases.common import LOCAL_CLAUSES, POD_CLAUSES, SPREAD, UDP_PORT
 from kproxy.conformance.cases.profiles import (
     MASQUERADE_ALL,
     NO_DETECTOR,
 )
-from kproxy.model.network import Protocol
 
 LOCAL = Policy.LOCAL
-UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
 DETECT = {Feature.DETECT_LOCAL}
 EXTERNAL = {Feature.NODE_PORT, Feature.EXTERNAL_TRAFFIC_POLICY}
-POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
 
-FROM_OUTSIDE = {
-    "node-port.reaches-ready-endpoint",
-    "external-policy.local.local-endpoints-source-preserved",
-}
 
 EVERY_KIND = {
     "cluster-ip.reaches-ready-endpoint",
@@ -50,7 +43,6 @@ EVERY_KIND = {
 }
 
 HAIRPIN = {"masquerade.hairpin.rewritten"}
-SPREAD = {"balancing.every-endpoint-chosen"}
 SELF = delivered_to("a1", source=MASQUERADED)
 SELF_OR_OTHER = SELF | delivered_to("b1")
 WEB = service("web", "a1", "b1")
@@ -172,7 +164,7 @@ ALL_SPARES_LOCAL_POLICY = case(
     Probe(sender=client("a"), to=BOTH_LOCAL.node_port("a"), expect=delivered_to("a1"), count=6),
     Probe(sender=remote("b"), to=BOTH_LOCAL.vip(), expect=delivered_to("b1"), count=6),
     Probe(sender=pod("a2"), to=BOTH_LOCAL.vip(), expect=delivered_to("a1", "b1"), spread=True),
-    clauses=FROM_OUTSIDE
+    clauses=LOCAL_CLAUSES
     | SPREAD
     | {
         "load-balancer.reaches-ready-endpoint",

@@ -19,18 +19,15 @@ from kproxy.conformance.cases.combinations import (
     BOTH_PROTOCOLS,
     EXPOSED,
     EXTERNAL,
-    FROM_BOTH,
     INTERNAL,
     LOCAL,
     OPEN,
-    OUTSIDE_CLAUSES,
     PODS_EVERYWHERE,
     REWRITTEN,
-    SPREAD,
-    UDP_PORT,
     UDP_SERVED,
     probe_each_address,
 )
+from kproxy.conformance.cases.common import EVERY_KIND, FROM_BOTH, SPREAD, UDP_PORT
 from kproxy.conformance.cases.profiles import MASQUERADE_ALL
 
 HAIRPIN = "masquerade.hairpin.rewritten"
@@ -53,7 +50,7 @@ HAIRPINS_OF_EVERY_POLICY = case(
     *probe_each_address(
         pod("a1"), HERE_AND_THERE, ITSELF | delivered_to("b1"), HAIRPIN, port="b", spread=True
     ),
-    clauses=OUTSIDE_CLAUSES
+    clauses=EVERY_KIND
     | SPREAD
     | {
         "cluster-ip.reaches-ready-endpoint",
@@ -78,7 +75,7 @@ HAIRPIN_DATAGRAMS = case(
     Apply(ALONE),
     Probe(sender=pod("a1"), to=ALONE.cluster_ip, expect=ITSELF, clauses=(HAIRPIN,)),
     *probe_each_address(pod("a1"), ALONE, ITSELF, "masquerade.external-policy-cluster.rewritten"),
-    clauses=OUTSIDE_CLAUSES
+    clauses=EVERY_KIND
     | REWRITTEN
     | {
         "cluster-ip.reaches-ready-endpoint",
@@ -104,7 +101,7 @@ ALL_UNDER_INTERNAL_LOCAL = case(
         for port in ("a", "b")
     ),
     *probe_each_address(pod("a2"), INTERNAL_LOCAL, FROM_BOTH, port="b"),
-    clauses=OUTSIDE_CLAUSES
+    clauses=EVERY_KIND
     | REWRITTEN
     | {
         "cluster-ip.reaches-ready-endpoint",

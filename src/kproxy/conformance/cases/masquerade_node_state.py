@@ -6,33 +6,26 @@ Only values; the vocabulary is `kproxy.conformance.case`.
 from __future__ import annotations
 
 from kproxy.conformance.case import (
-    MASQUERADED,
     Apply,
     Case,
     Feature,
-    Port,
     Probe,
     Type,
     case,
-    delivered_to,
     host,
     service,
 )
+from kproxy.conformance.cases.common import DATAGRAMS, FROM_B1, HOST_CLAUSES, UDP_PORT
 from kproxy.conformance.cases.profiles import LIBERAL
-from kproxy.model.network import Protocol
 
-UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
 FOREIGN_BIT = 0x100000
 DEFAULT_BIT = 0x4000
 """The bit of masqueradeBit 14, which is another proxy's where this one has another."""
 
 WEB = service("web", "b1", type=Type.NODE_PORT)
 NAMES = service("names", "b1", ports=UDP_PORT)
-FROM_B1 = delivered_to("b1", source=MASQUERADED)
-HOST_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.host-rewritten"}
 REWRITTEN = {"masquerade.external-policy-cluster.rewritten"}
 NODE_PORT_CLAUSES = REWRITTEN | {"node-port.reaches-ready-endpoint"}
-DATAGRAMS = {"protocol.udp.served"}
 KEPT, CLEARED = "masquerade.foreign-mark-bits.kept", "masquerade.own-mark.cleared"
 
 MARKS_OF_OTHERS = case(

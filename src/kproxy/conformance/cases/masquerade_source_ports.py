@@ -6,32 +6,24 @@ Only values; the vocabulary is `kproxy.conformance.case`.
 from __future__ import annotations
 
 from kproxy.conformance.case import (
-    MASQUERADED,
     SAME_ENDPOINT,
     Apply,
     Case,
     Feature,
     Open,
-    Port,
     Probe,
     Send,
     Type,
     Vip,
     case,
     client,
-    delivered_to,
     remote,
     service,
 )
-from kproxy.model.network import Protocol
+from kproxy.conformance.cases.common import ANYWHERE, DATAGRAMS, FROM_B1, NODE_PORT_CLAUSES, UDP_PORT
 
-UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
 WEB = service("web", "b1", type=Type.NODE_PORT)
 DNS = service("dns", "b1", type=Type.LOAD_BALANCER, ports=UDP_PORT, vips=(Vip(),))
-FROM_B1 = delivered_to("b1", source=MASQUERADED)
-NODE_PORT_CLAUSES = {"node-port.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"}
-ANYWHERE = {"node-port.every-node.served"}
-DATAGRAMS = {"protocol.udp.served"}
 APART = "masquerade.same-source-ports.kept-apart"
 
 CLIENTS_WITH_ONE_SOURCE_PORT = case(

@@ -28,6 +28,7 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
+from kproxy.conformance.cases.common import FROM_BOTH, NODE_PORT_CLAUSES, SPREAD
 from kproxy.model.network import Protocol
 
 ON_A = service("on-a", "a1", type=Type.NODE_PORT)
@@ -35,10 +36,7 @@ WEB = service("web", "a1", "b1", type=Type.NODE_PORT)
 DNS = service("dns", "a1", "b1", type=Type.NODE_PORT, ports=(Port(number=53, protocol=Protocol.UDP),))
 
 FROM_A1 = delivered_to("a1", source=MASQUERADED)
-FROM_BOTH = delivered_to("a1", "b1", source=MASQUERADED)
 
-SERVED = {"node-port.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"}
-SPREAD = {"balancing.every-endpoint-chosen"}
 
 CLIENTS_OUTSIDE_ARE_REWRITTEN = case(
     "node-port.clients-outside-are-rewritten",
@@ -48,7 +46,7 @@ CLIENTS_OUTSIDE_ARE_REWRITTEN = case(
     Probe(sender=client("b"), to=WEB.node_port("b"), expect=FROM_BOTH, spread=True),
     Probe(sender=remote("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
     Probe(sender=remote("b"), to=WEB.node_port("b"), expect=FROM_BOTH, spread=True),
-    clauses=SERVED | SPREAD,
+    clauses=NODE_PORT_CLAUSES | SPREAD,
     features={Feature.NODE_PORT},
 )
 
@@ -67,7 +65,7 @@ DATAGRAMS_TOO = case(
     Probe(sender=remote("b"), to=DNS.node_port("b"), expect=FROM_BOTH, spread=True),
     Probe(sender=pod("a2"), to=DNS.node_port("a"), expect=FROM_BOTH, spread=True),
     Probe(sender=host("a"), to=DNS.node_port("a"), expect=FROM_BOTH, spread=True),
-    clauses=SERVED | SPREAD | {"protocol.udp.served", "payload.large.passes"},
+    clauses=NODE_PORT_CLAUSES | SPREAD | {"protocol.udp.served", "payload.large.passes"},
     features={Feature.NODE_PORT},
 )
 
@@ -80,7 +78,7 @@ NODE_WITHOUT_ENDPOINT_SERVES = case(
     Probe(sender=pod("b1"), to=ON_A.node_port("b"), expect=FROM_A1),
     Probe(sender=host("b"), to=ON_A.node_port("b"), expect=FROM_A1),
     Probe(sender=client("a"), to=ON_A.node_port("a"), expect=FROM_A1),
-    clauses=SERVED | {"node-port.every-node.served"},
+    clauses=NODE_PORT_CLAUSES | {"node-port.every-node.served"},
     features={Feature.NODE_PORT},
 )
 
@@ -91,7 +89,7 @@ FROM_INSIDE = case(
     Probe(sender=pod("a2"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
     Probe(sender=pod("a1"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
     Probe(sender=host("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
-    clauses=SERVED | SPREAD,
+    clauses=NODE_PORT_CLAUSES | SPREAD,
     features={Feature.NODE_PORT},
     regressions={"R074"},
 )
@@ -105,7 +103,7 @@ FROM_THE_OTHER_NODE = case(
     Probe(sender=host("a"), to=ON_A.node_port("b"), expect=FROM_A1),
     Probe(sender=pod("b1"), to=ON_A.node_port("a"), expect=FROM_A1),
     Probe(sender=host("b"), to=ON_A.node_port("a"), expect=FROM_A1),
-    clauses=SERVED | {"node-port.every-node.served", "node-port.other-node.untouched"},
+    clauses=NODE_PORT_CLAUSES | {"node-port.every-node.served", "node-port.other-node.untouched"},
     features={Feature.NODE_PORT},
 )
 
@@ -115,7 +113,7 @@ HOST_NETWORK_ENDPOINT_OF_THE_OTHER_NODE = case(
     Apply(daemon := service("daemon", "b", type=Type.NODE_PORT)),
     Probe(sender=client("a"), to=daemon.node_port("a"), expect=delivered_to("b", source=MASQUERADED)),
     Probe(sender=pod("a1"), to=daemon.node_port("a"), expect=delivered_to("b", source=MASQUERADED)),
-    clauses=SERVED | {"node-port.every-node.served", "slices.endpoint.host-network.reached"},
+    clauses=NODE_PORT_CLAUSES | {"node-port.every-node.served", "slices.endpoint.host-network.reached"},
     features={Feature.NODE_PORT},
     regressions={"R042"},
 )
@@ -130,7 +128,7 @@ HOST_NETWORK_ENDPOINT_OF_THIS_NODE = case(
     Probe(sender=pod("b1"), to=daemon.node_port("b"), expect=delivered_to("b")),
     Probe(sender=pod("b1"), to=daemon.cluster_ip, expect=delivered_to("b")),
     Probe(sender=client("a"), to=daemon.node_port("a"), expect=delivered_to("b", source=MASQUERADED)),
-    clauses=SERVED
+    clauses=NODE_PORT_CLAUSES
     | {
         "node-port.every-node.served",
         "slices.endpoint.host-network.reached",
@@ -152,7 +150,7 @@ EACH_PORT_ITS_OWN = case(
     ),
     Probe(sender=client("a"), to=two.node_port("a").at("a"), expect=FROM_A1),
     Probe(sender=client("a"), to=two.node_port("a").at("b"), expect=FROM_A1),
-    clauses=SERVED,
+    clauses=NODE_PORT_CLAUSES,
     features={Feature.NODE_PORT},
 )
 
@@ -170,7 +168,7 @@ ONE_NUMBER_TWO_PROTOCOLS = case(
     Probe(sender=client("a"), to=twins.node_port("a").at("a"), expect=FROM_A1),
     Probe(sender=client("a"), to=twins.node_port("a").at("b"), expect=FROM_A1),
     Probe(sender=remote("b"), to=twins.node_port("b").at("b"), expect=FROM_A1),
-    clauses=SERVED
+    clauses=NODE_PORT_CLAUSES
     | {"node-port.every-node.served", "protocol.udp.served", "protocol.same-number.independent"},
     features={Feature.NODE_PORT},
 )
@@ -181,7 +179,7 @@ OTHER_PROTOCOL_IS_UNTOUCHED = case(
     Apply(ON_A),
     Probe(sender=client("a"), to=ON_A.node_port("a").over(Protocol.UDP), expect=UNTOUCHED),
     Probe(sender=client("a"), to=ON_A.node_port("a"), expect=FROM_A1),
-    clauses=SERVED | {"traffic.not-for-a-service.untouched"},
+    clauses=NODE_PORT_CLAUSES | {"traffic.not-for-a-service.untouched"},
     features={Feature.NODE_PORT},
 )
 
@@ -212,7 +210,7 @@ MOVES_TO_ANOTHER_NUMBER = case(
     ),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=UNTOUCHED, clauses=(changes.ADDRESS,)),
     Probe(sender=host("a"), to=WEB.node_port("a"), expect=UNTOUCHED, clauses=(changes.ADDRESS,)),
-    clauses=SERVED | SPREAD | {"traffic.not-for-a-service.untouched", "change.address.followed"},
+    clauses=NODE_PORT_CLAUSES | SPREAD | {"traffic.not-for-a-service.untouched", "change.address.followed"},
     features={Feature.NODE_PORT},
 )
 
@@ -228,7 +226,7 @@ COMES_AND_GOES_WITH_THE_TYPE = case(
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=UNTOUCHED, clauses=(changes.TYPE,)),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), clauses=(changes.TYPE,)),
     Send(flow="cluster", expect=SAME_ENDPOINT, clauses=("established.survives-port-change-elsewhere",)),
-    clauses=SERVED
+    clauses=NODE_PORT_CLAUSES
     | SPREAD
     | {
         "cluster-ip.reaches-ready-endpoint",

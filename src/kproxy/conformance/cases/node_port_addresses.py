@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from kproxy.conformance.case import (
     DROPPED,
-    MASQUERADED,
     REJECTED,
     UNTOUCHED,
     AddNodeAddress,
@@ -22,12 +21,12 @@ from kproxy.conformance.case import (
     Vip,
     case,
     client,
-    delivered_to,
     host,
     loopback_daemon,
     pod,
     service,
 )
+from kproxy.conformance.cases.common import FROM_BOTH, NODE_PORT_CLAUSES, SPREAD
 from kproxy.conformance.cases.profiles import (
     LOCALHOST_OFF,
     NO_DETECTOR,
@@ -41,10 +40,7 @@ IPV6_ONLY = (Family.IPV6,)
 
 WEB = service("web", "a1", "b1", type=Type.NODE_PORT)
 
-FROM_BOTH = delivered_to("a1", "b1", source=MASQUERADED)
 
-SERVED = {"node-port.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"}
-SPREAD = {"balancing.every-endpoint-chosen"}
 INSIDE = {"node-port.addresses.inside-configured.served"}
 OUTSIDE = {"node-port.addresses.outside-configured.untouched"}
 
@@ -56,7 +52,7 @@ SECOND_ADDRESS_BY_DEFAULT = case(
     Apply(WEB),
     Probe(sender=client("a"), to=WEB.node_port("a", second=True), expect=FROM_BOTH | UNTOUCHED),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
-    clauses=SERVED | SPREAD | {"node-port.addresses.default-not-primary.either"},
+    clauses=NODE_PORT_CLAUSES | SPREAD | {"node-port.addresses.default-not-primary.either"},
     features={Feature.NODE_PORT},
     regressions={"R067"},
 )
@@ -71,7 +67,7 @@ ONLY_CONFIGURED_ADDRESSES_SERVE = case(
     Probe(sender=client("a"), to=WEB.node_port("a", second=True), expect=UNTOUCHED),
     Probe(sender=host("a"), to=WEB.node_port("a", second=True), expect=UNTOUCHED),
     Probe(sender=pod("a2"), to=WEB.node_port("a", second=True), expect=UNTOUCHED),
-    clauses=SERVED | SPREAD | INSIDE | OUTSIDE | {"node-port.other-node.untouched"},
+    clauses=NODE_PORT_CLAUSES | SPREAD | INSIDE | OUTSIDE | {"node-port.other-node.untouched"},
     features={Feature.NODE_PORT},
     profile=NODE_PORT_CIDR,
 )
@@ -82,7 +78,7 @@ LOCALHOST_OUTSIDE_THE_LIST = case(
     Apply(WEB),
     Probe(sender=host("a"), to=WEB.localhost("a"), expect=UNTOUCHED),
     Probe(sender=host("a"), to=WEB.node_port("a"), expect=FROM_BOTH),
-    clauses=SERVED | INSIDE | OUTSIDE,
+    clauses=NODE_PORT_CLAUSES | INSIDE | OUTSIDE,
     features={Feature.NODE_PORT},
     profile=NODE_PORT_CIDR,
     families=IPV4_ONLY,
@@ -96,7 +92,7 @@ UNLISTED_ADDRESS_WITHOUT_ENDPOINT = case(
     Probe(sender=client("a"), to=empty.node_port("a"), expect=REJECTED),
     Probe(sender=client("a"), to=empty.node_port("a", second=True), expect=REJECTED | UNTOUCHED),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH),
-    clauses=SERVED
+    clauses=NODE_PORT_CLAUSES
     | INSIDE
     | {"endpoints.none.rejected", "node-port.addresses.reject-scope.either"}
     | OUTSIDE,
@@ -111,7 +107,7 @@ ZERO_RANGE_TAKES_EVERY_ADDRESS = case(
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH),
     Probe(sender=client("a"), to=WEB.node_port("a", second=True), expect=FROM_BOTH, spread=True),
     Probe(sender=pod("b2"), to=WEB.node_port("b", second=True), expect=FROM_BOTH, spread=True),
-    clauses=SERVED | SPREAD | {"node-port.addresses.zero-range.served"},
+    clauses=NODE_PORT_CLAUSES | SPREAD | {"node-port.addresses.zero-range.served"},
     features={Feature.NODE_PORT},
     profile=LOCALHOST_OFF,
     families=IPV4_ONLY,
@@ -123,7 +119,7 @@ FAMILY_NOT_LISTED_TAKES_EVERY_ADDRESS = case(
     Apply(WEB),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH),
     Probe(sender=client("a"), to=WEB.node_port("a", second=True), expect=FROM_BOTH, spread=True),
-    clauses=SERVED | SPREAD | {"node-port.addresses.family-not-listed.served"},
+    clauses=NODE_PORT_CLAUSES | SPREAD | {"node-port.addresses.family-not-listed.served"},
     features={Feature.NODE_PORT},
     profile=LOCALHOST_OFF,
     families=IPV6_ONLY,
@@ -136,7 +132,7 @@ PRIMARY_MEANS_THE_NODE_OBJECTS_ADDRESS = case(
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
     Probe(sender=client("a"), to=WEB.node_port("a", second=True), expect=UNTOUCHED),
     Probe(sender=host("a"), to=WEB.node_port("a", second=True), expect=UNTOUCHED),
-    clauses=SERVED
+    clauses=NODE_PORT_CLAUSES
     | SPREAD
     | {"node-port.addresses.primary.served", "node-port.addresses.not-primary.untouched"},
     features={Feature.NODE_PORT},
@@ -152,7 +148,7 @@ NEW_ADDRESS_SERVES = case(
     Probe(sender=client("a"), to=WEB.node_port_at_added_address("a"), expect=FROM_BOTH, spread=True),
     Probe(sender=pod("a2"), to=WEB.node_port_at_added_address("a"), expect=FROM_BOTH, spread=True),
     Probe(sender=host("a"), to=WEB.node_port_at_added_address("a"), expect=FROM_BOTH, spread=True),
-    clauses=SERVED
+    clauses=NODE_PORT_CLAUSES
     | SPREAD
     | {
         "node-port.addresses.gained.served",
@@ -181,7 +177,7 @@ NUMBER_WHERE_EVERY_ADDRESS_SERVES = case(
     Probe(sender=client("a"), to=OPEN.node_port("a"), expect=FROM_BOTH),
     Probe(sender=client("a"), to=OPEN.node_port("a", second=True), expect=FROM_BOTH),
     Probe(sender=client("a"), to=OPEN_UDP.node_port("a", second=True), expect=FROM_BOTH),
-    clauses=SERVED
+    clauses=NODE_PORT_CLAUSES
     | NOWHERE_NEAR
     | {
         "protocol.udp.served",
@@ -201,7 +197,7 @@ LOCALHOST_BY_DEFAULT = case(
     Apply(WEB),
     Probe(sender=host("a"), to=WEB.localhost("a"), expect=FROM_BOTH | UNTOUCHED, count=8),
     Probe(sender=host("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
-    clauses=SERVED | SPREAD | {"node-port.localhost.default.either"},
+    clauses=NODE_PORT_CLAUSES | SPREAD | {"node-port.localhost.default.either"},
     features={Feature.NODE_PORT},
     regressions={"R064"},
     families=IPV4_ONLY,
@@ -213,7 +209,7 @@ LOCALHOST_SERVES_WHEN_ENABLED = case(
     Apply(WEB),
     Probe(sender=host("a"), to=WEB.localhost("a"), expect=FROM_BOTH, spread=True),
     Probe(sender=host("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
-    clauses=SERVED | SPREAD | {"node-port.localhost.enabled.served"},
+    clauses=NODE_PORT_CLAUSES | SPREAD | {"node-port.localhost.enabled.served"},
     features={Feature.NODE_PORT, Feature.LOCALHOST_NODE_PORTS},
     regressions={"R064", "R066"},
     profile=NO_DETECTOR,
@@ -243,7 +239,7 @@ LOCALHOST_IS_LEFT_ALONE_WHEN_OFF = case(
     Probe(sender=host("a"), to=WEB.localhost("a"), expect=UNTOUCHED),
     Probe(sender=host("b"), to=WEB.localhost("b"), expect=UNTOUCHED),
     Probe(sender=host("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
-    clauses=SERVED
+    clauses=NODE_PORT_CLAUSES
     | SPREAD
     | {"node-port.localhost.disabled.untouched", "node-port.addresses.zero-range.served"},
     features={Feature.NODE_PORT},
@@ -257,7 +253,7 @@ IPV6_LOCALHOST_NEVER_SERVES = case(
     Apply(WEB),
     Probe(sender=host("a"), to=WEB.localhost("a"), expect=UNTOUCHED),
     Probe(sender=host("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
-    clauses=SERVED | SPREAD | {"node-port.localhost.ipv6.untouched"},
+    clauses=NODE_PORT_CLAUSES | SPREAD | {"node-port.localhost.ipv6.untouched"},
     features={Feature.NODE_PORT},
     regressions={"R064", "R065"},
     families=IPV6_ONLY,
@@ -272,7 +268,9 @@ LOOPBACK_DAEMONS_ARE_OUT_OF_REACH = case(
     Probe(sender=host("a"), to=loopback_daemon("a"), expect=UNTOUCHED),
     Probe(sender=host("a"), to=loopback_daemon("a", Protocol.UDP), expect=UNTOUCHED),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
-    clauses=SERVED | SPREAD | {"node-port.localhost.martian-dropped", "traffic.not-for-a-service.untouched"},
+    clauses=NODE_PORT_CLAUSES
+    | SPREAD
+    | {"node-port.localhost.martian-dropped", "traffic.not-for-a-service.untouched"},
     features={Feature.NODE_PORT},
     regressions={"R063"},
     families=IPV4_ONLY,
@@ -286,7 +284,7 @@ LOOPBACK_DAEMONS_ARE_OUT_OF_REACH_WHEN_LOCALHOST_SERVES = case(
     Probe(sender=client("a"), to=loopback_daemon("a"), expect=DROPPED),
     Probe(sender=host("a"), to=loopback_daemon("a"), expect=UNTOUCHED),
     Probe(sender=host("a"), to=WEB.localhost("a"), expect=FROM_BOTH, spread=True),
-    clauses=SERVED
+    clauses=NODE_PORT_CLAUSES
     | SPREAD
     | {
         "node-port.localhost.enabled.served",

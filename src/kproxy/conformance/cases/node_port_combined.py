@@ -25,17 +25,14 @@ from kproxy.conformance.cases.combinations import (
     BOTH_PROTOCOLS,
     EXPOSED,
     EXTERNAL,
-    FROM_BOTH,
     KEPT,
     OPEN,
-    OUTSIDE_CLAUSES,
     REFUSED,
     REWRITTEN,
-    SPREAD,
-    UDP_PORT,
     UDP_SERVED,
     external_targets,
 )
+from kproxy.conformance.cases.common import EVERY_KIND, FROM_BOTH, SPREAD, UDP_PORT
 from kproxy.conformance.cases.profiles import NO_DETECTOR, NODE_PORT_CIDR
 from kproxy.model.network import Family
 
@@ -108,7 +105,7 @@ LARGE_PAYLOADS = case(
         for port in ("a", "b")
         for to in external_targets(of, "a", port)
     ),
-    clauses=OUTSIDE_CLAUSES | REWRITTEN | {UDP_SERVED, KEPT, PASSES},
+    clauses=EVERY_KIND | REWRITTEN | {UDP_SERVED, KEPT, PASSES},
     features=EXPOSED | EXTERNAL,
 )
 

@@ -6,30 +6,22 @@ Only values; the vocabulary is `kproxy.conformance.case`.
 from __future__ import annotations
 
 from kproxy.conformance.case import (
-    MASQUERADED,
     Apply,
     Case,
     Feature,
-    Port,
     Probe,
     Type,
     Vip,
     case,
     client,
-    delivered_to,
     remote,
     service,
 )
+from kproxy.conformance.cases.common import DATAGRAMS, FROM_B1, FROM_BOTH, SPREAD, UDP_PORT
 from kproxy.conformance.cases.profiles import FORWARD_DROP
-from kproxy.model.network import Protocol
 
-UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
-FROM_B1 = delivered_to("b1", source=MASQUERADED)
-FROM_EITHER = delivered_to("a1", "b1", source=MASQUERADED)
 REWRITTEN = {"masquerade.external-policy-cluster.rewritten"}
 NODE_PORT_CLAUSES = REWRITTEN | {"node-port.reaches-ready-endpoint"}
-SPREAD = {"balancing.every-endpoint-chosen"}
-DATAGRAMS = {"protocol.udp.served"}
 FORWARDED = "node-port.forward-policy-drop.passes"
 
 FORWARDING_IS_DROPPED = case(
@@ -42,11 +34,11 @@ FORWARDING_IS_DROPPED = case(
     Probe(
         sender=client("a"),
         to=either.node_port("a"),
-        expect=FROM_EITHER,
+        expect=FROM_BOTH,
         spread=True,
         clauses=(FORWARDED,),
     ),
-    Probe(sender=remote("a"), to=either.vip(), expect=FROM_EITHER, spread=True, clauses=(FORWARDED,)),
+    Probe(sender=remote("a"), to=either.vip(), expect=FROM_BOTH, spread=True, clauses=(FORWARDED,)),
     Probe(sender=remote("a"), to=names.vip(), expect=FROM_B1, clauses=(FORWARDED,)),
     clauses=NODE_PORT_CLAUSES | SPREAD | DATAGRAMS | {"load-balancer.reaches-ready-endpoint", FORWARDED},
     features={Feature.FORWARD_POLICY, Feature.NODE_PORT, Feature.LOAD_BALANCER},

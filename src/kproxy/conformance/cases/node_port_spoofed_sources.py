@@ -7,35 +7,28 @@ from __future__ import annotations
 
 from kproxy.conformance.case import (
     DROPPED,
-    MASQUERADED,
     UNTOUCHED,
     Apply,
     Case,
     Feature,
     Policy,
-    Port,
     Probe,
     Type,
     Vip,
     case,
     client,
-    delivered_to,
     host,
     loopback_daemon,
     service,
     spoofed,
 )
+from kproxy.conformance.cases.common import ANYWHERE, DATAGRAMS, FROM_B1, NODE_PORT_CLAUSES, UDP_PORT
 from kproxy.conformance.cases.profiles import NO_DETECTOR
 from kproxy.model.network import Family, Protocol
 
-UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
 IPV4_ONLY = (Family.IPV4,)
 WEB = service("web", "b1", type=Type.NODE_PORT)
 DNS = service("dns", "b1", type=Type.LOAD_BALANCER, ports=UDP_PORT, vips=(Vip(),))
-FROM_B1 = delivered_to("b1", source=MASQUERADED)
-NODE_PORT_CLAUSES = {"node-port.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"}
-ANYWHERE = {"node-port.every-node.served"}
-DATAGRAMS = {"protocol.udp.served"}
 
 NODES_ADDRESS_FROM_OUTSIDE = case(
     "node-port.nodes-address-from-outside",

@@ -31,6 +31,7 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
+from kproxy.conformance.cases.common import POD_CLAUSES, SPREAD
 from kproxy.conformance.cases.profiles import WITHOUT_IPV6
 from kproxy.model.network import Family, Protocol
 
@@ -41,8 +42,6 @@ ON_B2 = delivered_to("b2")
 NO_SERVICE = DROPPED | UNTOUCHED
 """Lawful outcomes of a packet to a cluster IP that no proxied Service has."""
 
-SERVED = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
-SPREAD = {"balancing.every-endpoint-chosen"}
 HIDDEN = {"cluster-ip.unallocated.not-served"}
 
 HEADLESS_IS_LEFT_ALONE = case(
@@ -56,7 +55,7 @@ HEADLESS_IS_LEFT_ALONE = case(
     Probe(sender=pod("a2"), to=headless.external_ip(), expect=UNTOUCHED),
     Probe(sender=client("a"), to=beside.external_ip(), expect=delivered_to("b2", source=MASQUERADED)),
     Probe(sender=pod("a2"), to=beside.cluster_ip, expect=ON_B2),
-    clauses=SERVED
+    clauses=POD_CLAUSES
     | {
         "objects.headless.untouched",
         "external-ip.reaches-ready-endpoint",
@@ -75,7 +74,7 @@ EXTERNAL_NAME_IS_LEFT_ALONE = case(
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=ON_B2),
     Apply(WEB),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=ON_BOTH, spread=True, clauses=(changes.TYPE,)),
-    clauses=SERVED | SPREAD | {"objects.external-name.untouched", "change.type.followed"} | HIDDEN,
+    clauses=POD_CLAUSES | SPREAD | {"objects.external-name.untouched", "change.type.followed"} | HIDDEN,
 )
 
 ANOTHER_PROXYS_SERVICE = case(
@@ -88,7 +87,7 @@ ANOTHER_PROXYS_SERVICE = case(
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=ON_B2),
     Apply(WEB),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=ON_BOTH, spread=True, clauses=(changes.LABELS,)),
-    clauses=SERVED | SPREAD | {"objects.proxy-name-label.untouched", "change.labels.followed"} | HIDDEN,
+    clauses=POD_CLAUSES | SPREAD | {"objects.proxy-name-label.untouched", "change.labels.followed"} | HIDDEN,
 )
 
 HEADLESS_LABEL_HIDES_SLICES = case(
@@ -101,7 +100,7 @@ HEADLESS_LABEL_HIDES_SLICES = case(
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=ON_B2),
     Apply(WEB),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=ON_BOTH, spread=True, clauses=(changes.LABELS,)),
-    clauses=SERVED
+    clauses=POD_CLAUSES
     | SPREAD
     | {"slices.headless-label.ignored", "endpoints.none.rejected", "change.labels.followed"},
 )
@@ -112,7 +111,7 @@ SLICE_WITHOUT_A_SERVICE_NAME = case(
     Apply(orphan := WEB.replace(name="orphan", slice_owner=False), NEIGHBOUR),
     Probe(sender=pod("a2"), to=orphan.cluster_ip, expect=REJECTED),
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=ON_B2),
-    clauses=SERVED | {"slices.without-service-name.ignored", "endpoints.none.rejected"},
+    clauses=POD_CLAUSES | {"slices.without-service-name.ignored", "endpoints.none.rejected"},
 )
 
 NAMES_ARE_NO_ADDRESSES = case(
@@ -121,7 +120,7 @@ NAMES_ARE_NO_ADDRESSES = case(
     Apply(named := WEB.replace(name="named", address_type="FQDN"), NEIGHBOUR),
     Probe(sender=pod("a2"), to=named.cluster_ip, expect=REJECTED),
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=ON_B2),
-    clauses=SERVED | {"slices.fqdn.ignored", "endpoints.none.rejected"},
+    clauses=POD_CLAUSES | {"slices.fqdn.ignored", "endpoints.none.rejected"},
 )
 
 IPV6_SLICES_DO_NOT_ANSWER_IPV4 = case(
@@ -131,7 +130,7 @@ IPV6_SLICES_DO_NOT_ANSWER_IPV4 = case(
     Probe(sender=pod("a2"), to=crossed.cluster_ip, expect=REJECTED),
     Probe(sender=host("a"), to=crossed.cluster_ip, expect=REJECTED),
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=ON_B2),
-    clauses=SERVED | {"slices.other-family.ignored", "endpoints.none.rejected"},
+    clauses=POD_CLAUSES | {"slices.other-family.ignored", "endpoints.none.rejected"},
     families=(Family.IPV4,),
 )
 
@@ -142,7 +141,7 @@ IPV4_SLICES_DO_NOT_ANSWER_IPV6 = case(
     Probe(sender=pod("a2"), to=crossed_back.cluster_ip, expect=REJECTED),
     Probe(sender=host("a"), to=crossed_back.cluster_ip, expect=REJECTED),
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=ON_B2),
-    clauses=SERVED | {"slices.other-family.ignored", "endpoints.none.rejected"},
+    clauses=POD_CLAUSES | {"slices.other-family.ignored", "endpoints.none.rejected"},
     families=(Family.IPV6,),
 )
 
@@ -162,7 +161,7 @@ PORTS_ARE_MATCHED_BY_NAME_AND_PROTOCOL = case(
     Probe(sender=pod("a2"), to=strangers.cluster_ip.at("a"), expect=REJECTED),
     Probe(sender=pod("a2"), to=strangers.cluster_ip.at("c"), expect=REJECTED),
     Probe(sender=pod("a2"), to=strangers.cluster_ip.at("b"), expect=ON_BOTH, spread=True),
-    clauses=SERVED | SPREAD | {"slices.ports.matched-by-name-and-protocol", "endpoints.none.rejected"},
+    clauses=POD_CLAUSES | SPREAD | {"slices.ports.matched-by-name-and-protocol", "endpoints.none.rejected"},
 )
 
 DUAL_STACK = case(
@@ -178,7 +177,7 @@ DUAL_STACK = case(
         spread=True,
     ),
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=ON_B2),
-    clauses=SERVED
+    clauses=POD_CLAUSES
     | SPREAD
     | {
         "slices.other-family.ignored",
@@ -201,7 +200,7 @@ SECOND_FAMILY_COMES_AND_GOES = case(
     Apply(WEB),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=ON_BOTH, spread=True),
     Send(flow="first", expect=SAME_ENDPOINT, clauses=("established.survives-endpoint-change",)),
-    clauses=SERVED | SPREAD | {"slices.other-family.ignored", "established.survives-endpoint-change"},
+    clauses=POD_CLAUSES | SPREAD | {"slices.other-family.ignored", "established.survives-endpoint-change"},
     features={Feature.IPV6},
 )
 
@@ -220,7 +219,7 @@ NODES_WITHOUT_IPV6 = case(
         count=8,
         clauses=(changes.ENDPOINT_REMOVED,),
     ),
-    clauses=SERVED
+    clauses=POD_CLAUSES
     | SPREAD
     | {
         "slices.other-family.ignored",
@@ -250,7 +249,7 @@ SLICES_MAY_COME_FIRST = case(
         spread=True,
         clauses=(changes.SERVICE_RECREATED, "change.order-of-arrival.irrelevant"),
     ),
-    clauses=SERVED
+    clauses=POD_CLAUSES
     | SPREAD
     | HIDDEN
     | {
@@ -281,7 +280,7 @@ ENDPOINTS_MOVE_BETWEEN_SLICES = case(
         clauses=("change.endpoint-moved-between-slices.undisturbed",),
     ),
     Send(flow="kept", expect=SAME_ENDPOINT, clauses=("established.survives-endpoint-change",)),
-    clauses=SERVED
+    clauses=POD_CLAUSES
     | SPREAD
     | {
         "slices.merged",
@@ -305,7 +304,7 @@ LOCAL_BY_NAME_NOT_BY_ADDRESS = case(
     Probe(sender=client("a"), to=nowhere.node_port("a"), expect=DROPPED),
     Probe(sender=pod("a3"), to=nowhere.cluster_ip, expect=delivered_to("a1")),
     Probe(sender=client("a"), to=somewhere.node_port("a"), expect=delivered_to("a2")),
-    clauses=SERVED
+    clauses=POD_CLAUSES
     | {
         "slices.endpoint.on-node-by-name",
         "node-port.reaches-ready-endpoint",

@@ -28,18 +28,15 @@ from kproxy.conformance.cases.combinations import (
     BOTH_PROTOCOLS,
     EXPOSED,
     EXTERNAL,
-    FROM_BOTH,
     KEPT,
     LOCAL,
     OPEN,
-    OUTSIDE_CLAUSES,
-    POD_CLAUSES,
     REFUSED,
     REWRITTEN,
-    SPREAD,
     UDP_SERVED,
     probe_each_address,
 )
+from kproxy.conformance.cases.common import EVERY_KIND, FROM_BOTH, POD_CLAUSES, SPREAD
 
 ON_NODES = OPEN.replace(name="on-nodes", backends=(Backend(on="a"), Backend(on="b")), ports=BOTH_PROTOCOLS)
 ON_NODES_LOCAL = ON_NODES.replace(name="on-nodes-local", external_policy=LOCAL)
@@ -58,7 +55,7 @@ HOST_NETWORK_AT_EVERY_ADDRESS = case(
     *probe_each_address(remote("a"), ON_NODES, NEAR_OR_FAR, REACHED, port="b", spread=True),
     *probe_each_address(client("b"), ON_NODES_LOCAL, delivered_to("b"), KEPT, port="a"),
     *probe_each_address(remote("b"), ON_NODES_LOCAL, delivered_to("b"), KEPT, port="b"),
-    clauses=OUTSIDE_CLAUSES | REWRITTEN | SPREAD | {UDP_SERVED, KEPT, REACHED, NODES_OWN},
+    clauses=EVERY_KIND | REWRITTEN | SPREAD | {UDP_SERVED, KEPT, REACHED, NODES_OWN},
     features=EXPOSED | EXTERNAL,
     regressions={"R042"},
 )

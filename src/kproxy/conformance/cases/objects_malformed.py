@@ -29,15 +29,12 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
+from kproxy.conformance.cases.common import FROM_BOTH, NODE_PORT_CLAUSES, POD_CLAUSES, SPREAD
 from kproxy.model.network import Family
 
 NEIGHBOUR = service("neighbour", "b2")
 ON_BOTH = delivered_to("a1", "b1")
-FROM_BOTH = delivered_to("a1", "b1", source=MASQUERADED)
 
-SERVED = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
-NODE_PORT_SERVED = {"node-port.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"}
-SPREAD = {"balancing.every-endpoint-chosen"}
 
 PENDING = service("pending", "a1", "b1", type=Type.NODE_PORT, external_ips=1, without_cluster_ip=True)
 
@@ -65,8 +62,8 @@ WAITS_FOR_ITS_CLUSTER_IP = case(
         clauses=(changes.ADDRESS,),
     ),
     Probe(sender=pod("a2"), to=PENDING.cluster_ip, expect=ON_BOTH, spread=True, clauses=(changes.ADDRESS,)),
-    clauses=SERVED
-    | NODE_PORT_SERVED
+    clauses=POD_CLAUSES
+    | NODE_PORT_CLAUSES
     | SPREAD
     | {
         "external-ip.reaches-ready-endpoint",
@@ -84,7 +81,7 @@ OF_ONE_FAMILY = case(
     Probe(sender=pod("a2"), to=web.node_port("a").in_other_family(), expect=UNTOUCHED),
     Probe(sender=host("b"), to=web.node_port("b").in_other_family(), expect=UNTOUCHED),
     Probe(sender=client("a"), to=web.node_port("a"), expect=FROM_BOTH, spread=True),
-    clauses=NODE_PORT_SERVED | SPREAD | {"objects.single-family.other-family-untouched"},
+    clauses=NODE_PORT_CLAUSES | SPREAD | {"objects.single-family.other-family-untouched"},
     features={Feature.NODE_PORT, Feature.IPV6},
 )
 
@@ -101,7 +98,9 @@ SEVERAL_ADDRESSES_IN_AN_ENDPOINT = case(
         expect=FROM_BOTH,
         spread=True,
     ),
-    clauses=SERVED | SPREAD | {"masquerade.cluster-ip.host-rewritten", "slices.endpoint.first-address-only"},
+    clauses=POD_CLAUSES
+    | SPREAD
+    | {"masquerade.cluster-ip.host-rewritten", "slices.endpoint.first-address-only"},
 )
 
 INCOMPLETE_PORTS = case(
@@ -113,7 +112,7 @@ INCOMPLETE_PORTS = case(
     ),
     Probe(sender=pod("a2"), to=odd.cluster_ip, expect=ON_BOTH, spread=True),
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2")),
-    clauses=SERVED | SPREAD | {"slices.ports.without-name-or-number.skipped"},
+    clauses=POD_CLAUSES | SPREAD | {"slices.ports.without-name-or-number.skipped"},
     features={Feature.INCOMPLETE_ENDPOINT_PORTS},  # a proxy that they end takes its whole lab with it
     regressions={"R060"},
 )
@@ -134,7 +133,7 @@ LEADING_ZEROS = case(
     ),
     Probe(sender=pod("a2"), to=padded.cluster_ip, expect=ON_BOTH, spread=True),
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2")),
-    clauses=SERVED
+    clauses=POD_CLAUSES
     | SPREAD
     | {
         "objects.addresses.leading-zeros-decimal",
@@ -164,7 +163,7 @@ LEGACY_ENDPOINTS = case(
         count=12,
         clauses=("change.fields-without-bearing.undisturbed",),
     ),
-    clauses=SERVED | {"endpoints.none.rejected", "change.fields-without-bearing.undisturbed"},
+    clauses=POD_CLAUSES | {"endpoints.none.rejected", "change.fields-without-bearing.undisturbed"},
 )
 
 BALANCED = service("balanced", "a1", "b1", type=Type.LOAD_BALANCER, vips=(Vip(),))
@@ -187,7 +186,7 @@ FIELDS_WITHOUT_BEARING = case(
     Probe(sender=client("a"), to=BALANCED.vip(), expect=FROM_BOTH, spread=True),
     Send(flow="inside", expect=SAME_ENDPOINT, clauses=("change.fields-without-bearing.undisturbed",)),
     Send(flow="outside", expect=SAME_ENDPOINT, clauses=("change.fields-without-bearing.undisturbed",)),
-    clauses=SERVED
+    clauses=POD_CLAUSES
     | SPREAD
     | {
         "load-balancer.reaches-ready-endpoint",
@@ -220,7 +219,7 @@ ONE_BAD_OBJECT = case(
     ),
     Probe(sender=client("a"), to=bad.vip(), expect=delivered_to("a1", source=MASQUERADED)),
     Probe(sender=pod("a2"), to=bad.cluster_ip, expect=delivered_to("a1")),
-    clauses=SERVED
+    clauses=POD_CLAUSES
     | SPREAD
     | {
         "load-balancer.reaches-ready-endpoint",

@@ -26,6 +26,7 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
+from kproxy.conformance.cases.common import FROM_B1, FROM_BOTH, POD_CLAUSES, SPREAD
 from kproxy.conformance.cases.profiles import LIBERAL
 from kproxy.model.network import Protocol
 
@@ -37,11 +38,7 @@ TWINS = service(
 )
 ON_BOTH = delivered_to("a1", "b1")
 FROM_A1 = delivered_to("a1", source=MASQUERADED)
-FROM_B1 = delivered_to("b1", source=MASQUERADED)
-FROM_BOTH = delivered_to("a1", "b1", source=MASQUERADED)
 
-SERVED = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
-SPREAD = {"balancing.every-endpoint-chosen"}
 SIDE_BY_SIDE = {"protocol.same-number.independent"}
 
 CONNECTIONS_AND_DATAGRAMS_ON_ONE_NUMBER = case(
@@ -51,7 +48,10 @@ CONNECTIONS_AND_DATAGRAMS_ON_ONE_NUMBER = case(
     Probe(sender=pod("a2"), to=TWINS.cluster_ip.at("a"), expect=ON_BOTH, spread=True),
     Probe(sender=pod("a2"), to=TWINS.cluster_ip.at("b"), expect=ON_BOTH, spread=True),
     Probe(sender=host("b"), to=TWINS.cluster_ip.at("b"), expect=FROM_BOTH, spread=True),
-    clauses=SERVED | SPREAD | SIDE_BY_SIDE | {"protocol.udp.served", "masquerade.cluster-ip.host-rewritten"},
+    clauses=POD_CLAUSES
+    | SPREAD
+    | SIDE_BY_SIDE
+    | {"protocol.udp.served", "masquerade.cluster-ip.host-rewritten"},
 )
 
 ONE_OF_TWO_IS_REMOVED = case(
@@ -83,7 +83,7 @@ ONE_OF_TWO_IS_REMOVED = case(
         spread=True,
         clauses=(changes.PORT_ADDED,),
     ),
-    clauses=SERVED
+    clauses=POD_CLAUSES
     | SPREAD
     | SIDE_BY_SIDE
     | {
@@ -119,7 +119,7 @@ A_PORT_CHANGES_ITS_PROTOCOL = case(
     Probe(sender=client("a"), to=BY_TCP, expect=FROM_OUTSIDE, clauses=TURNED),
     Probe(sender=pod("a2"), to=OVER_UDP, expect=REJECTED | UNTOUCHED, clauses=TURNED),
     Probe(sender=client("a"), to=BY_UDP, expect=UNTOUCHED, clauses=TURNED),
-    clauses=SERVED
+    clauses=POD_CLAUSES
     | {
         "protocol.udp.served",
         "cluster-ip.undefined-protocol.not-served",
@@ -150,7 +150,7 @@ SCTP_BESIDE_THE_OTHERS = case(
     Probe(sender=host("b"), to=trio.cluster_ip.at("c"), expect=FROM_BOTH, spread=True),
     Probe(sender=pod("a2"), to=trio.cluster_ip.at("a"), expect=ON_BOTH, spread=True),
     Probe(sender=pod("a2"), to=trio.cluster_ip.at("b"), expect=ON_BOTH, spread=True),
-    clauses=SERVED
+    clauses=POD_CLAUSES
     | SPREAD
     | SIDE_BY_SIDE
     | {"protocol.udp.served", "protocol.sctp.served", "masquerade.cluster-ip.host-rewritten"},
@@ -239,7 +239,7 @@ SCTP_WITHOUT_SOCKETS = case(
         clauses=("protocol.sctp.without-sockets.served",),
     ),
     Probe(sender=pod("a2"), to=pair.cluster_ip.at("a"), expect=delivered_to("b1")),
-    clauses=SERVED
+    clauses=POD_CLAUSES
     | SIDE_BY_SIDE
     | {
         "protocol.sctp.served",

@@ -16,7 +16,8 @@ from kproxy.conformance.case import (
     delivered_to,
     pod,
 )
-from kproxy.conformance.cases.combinations import FROM_BOTH, OPEN, POD_CLAUSES, REWRITTEN, UDP_SERVED
+from kproxy.conformance.cases.combinations import OPEN, REWRITTEN, UDP_SERVED
+from kproxy.conformance.cases.common import FROM_BOTH, POD_CLAUSES
 from kproxy.model.network import Protocol
 
 EXTREME = OPEN.replace(

@@ -18,7 +18,6 @@ from kproxy.conformance.case import (
     ContinuousProbe,
     Feature,
     Open,
-    Port,
     Probe,
     Restart,
     Send,
@@ -32,20 +31,16 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
+from kproxy.conformance.cases.common import FROM_BOTH, HOST_CLAUSES, POD_CLAUSES, SPREAD, UDP_PORT, UNRELATED
 from kproxy.conformance.cases.profiles import RESTART
-from kproxy.model.network import Protocol
 
-UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
 FEATURES = {Feature.RESTART}
 
-POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
-HOST_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.host-rewritten"}
 LISTED = {"node-port.addresses.inside-configured.served"}
 NODE_PORT_CLAUSES = LISTED | {
     "node-port.reaches-ready-endpoint",
     "masquerade.external-policy-cluster.rewritten",
 }
-SPREAD = {"balancing.every-endpoint-chosen"}
 APPLIED = {"restart.changes-while-down.applied"}
 KEPT = ("restart.rules-kept", "restart.no-failed-connection")
 TCP_STAYS = "established.survives-proxy-restart"
@@ -56,7 +51,6 @@ DNS = service("dns", "a1", "b1", ports=UDP_PORT)
 NEIGHBOUR = service("neighbour", "b2")
 ON_A = service("on-a", "a1")
 OTHER_BIT = 15
-BOTH_REWRITTEN = delivered_to("a1", "b1", source=MASQUERADED)
 
 
 def _sticky_probes(*services: CaseService, clauses: tuple[str, ...] = ()) -> tuple[Probe, ...]:
@@ -80,8 +74,8 @@ FLOWS_GO_ON = case(
     "Connections and UDP flows that are open stay where they are; new ones are served.",
     Apply(WEB, DNS),
     Open(flow="pod", sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1")),
-    Open(flow="node", sender=host("a"), to=WEB.cluster_ip, expect=BOTH_REWRITTEN),
-    Open(flow="outside", sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN),
+    Open(flow="node", sender=host("a"), to=WEB.cluster_ip, expect=FROM_BOTH),
+    Open(flow="outside", sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH),
     Open(flow="datagrams", sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("a1", "b1")),
     Open(flow="more", sender=pod("a3"), to=DNS.cluster_ip, expect=delivered_to("a1", "b1")),
     Restart("a"),
@@ -91,7 +85,7 @@ FLOWS_GO_ON = case(
     Send(flow="datagrams", expect=SAME_ENDPOINT, clauses=(UDP_STAYS,)),
     Send(flow="more", expect=SAME_ENDPOINT, clauses=(UDP_STAYS,)),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
-    Probe(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN, spread=True),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
     clauses=POD_CLAUSES
     | HOST_CLAUSES
     | NODE_PORT_CLAUSES
@@ -162,8 +156,8 @@ NOBODY_NOTICES = case(
     "Clients that never pause are served while the proxy is killed, is down, and starts again.",
     Apply(WEB),
     ContinuousProbe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), clauses=KEPT),
-    ContinuousProbe(sender=host("a"), to=WEB.cluster_ip, expect=BOTH_REWRITTEN, clauses=KEPT),
-    ContinuousProbe(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN, clauses=KEPT),
+    ContinuousProbe(sender=host("a"), to=WEB.cluster_ip, expect=FROM_BOTH, clauses=KEPT),
+    ContinuousProbe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, clauses=KEPT),
     Restart("a"),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
     clauses=POD_CLAUSES | HOST_CLAUSES | NODE_PORT_CLAUSES | SPREAD | set(KEPT),
@@ -177,13 +171,11 @@ NEW_ADDRESS_SERVES_AFTER_IT = case(
     "A node's new address inside the listed ranges serves node ports at the latest when the proxy has started again.",
     Apply(WEB),
     AddNodeAddress("a"),
-    Probe(
-        sender=client("a"), to=WEB.node_port_at_added_address("a"), expect=BOTH_REWRITTEN | UNTOUCHED, count=8
-    ),
-    Probe(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN, spread=True),
+    Probe(sender=client("a"), to=WEB.node_port_at_added_address("a"), expect=FROM_BOTH | UNTOUCHED, count=8),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
     Restart("a"),
-    Probe(sender=client("a"), to=WEB.node_port_at_added_address("a"), expect=BOTH_REWRITTEN, spread=True),
-    Probe(sender=pod("a2"), to=WEB.node_port_at_added_address("a"), expect=BOTH_REWRITTEN, spread=True),
+    Probe(sender=client("a"), to=WEB.node_port_at_added_address("a"), expect=FROM_BOTH, spread=True),
+    Probe(sender=pod("a2"), to=WEB.node_port_at_added_address("a"), expect=FROM_BOTH, spread=True),
     clauses=NODE_PORT_CLAUSES | SPREAD | {"node-port.addresses.gained-inside-configured.either"},
     features=FEATURES | {Feature.NODE_PORT},
     profile=RESTART,
@@ -197,7 +189,7 @@ SLICES_COME_LATE = case(
     "before.",
     Apply(WEB, on_b := service("late", "b1")),
     ContinuousProbe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), clauses=(WAITED,)),
-    ContinuousProbe(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN, clauses=(WAITED,)),
+    ContinuousProbe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, clauses=(WAITED,)),
     Probe(sender=pod("a2"), to=on_b.cluster_ip, expect=delivered_to("b1")),
     Restart("a", Apply(on_b.replace(backends=(Backend(on="b2"),))), without_slices=1.0),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
@@ -235,7 +227,6 @@ AFFINITY_STAYS = case(
 )
 
 EXPOSED_DNS = DNS.replace(name="exposed", type=Type.NODE_PORT, backends=(Backend(on="a1"),))
-UNRELATED = "conntrack.unrelated.untouched"
 
 OTHERS_KEEP_THEIR_ENTRIES = case(
     "restart.others-keep-their-entries",
@@ -259,9 +250,9 @@ MASQUERADE_BIT_CHANGES = case(
     "restart.masquerade-bit-changes",
     "Started with another masqueradeBit, the proxy rewrites by that one, and the old one is a process's own.",
     Apply(WEB, ON_A),
-    Probe(sender=client("b"), to=WEB.node_port("b"), expect=BOTH_REWRITTEN, spread=True),
+    Probe(sender=client("b"), to=WEB.node_port("b"), expect=FROM_BOTH, spread=True),
     Restart("b", masquerade_bit=OTHER_BIT),
-    Probe(sender=client("b"), to=WEB.node_port("b"), expect=BOTH_REWRITTEN, spread=True),
+    Probe(sender=client("b"), to=WEB.node_port("b"), expect=FROM_BOTH, spread=True),
     Probe(
         sender=host("b"),
         to=ON_A.cluster_ip,

@@ -29,16 +29,14 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
+from kproxy.conformance.cases.common import FROM_BOTH, POD_CLAUSES, SPREAD
 from kproxy.conformance.cases.profiles import MODE_CHANGE, RESTART
 from kproxy.conformance.cases.restart import (
     APPLIED,
-    BOTH_REWRITTEN,
     FEATURES,
     LISTED,
     NEIGHBOUR,
     NODE_PORT_CLAUSES,
-    POD_CLAUSES,
-    SPREAD,
     TCP_STAYS,
     WEB,
 )
@@ -85,9 +83,9 @@ ADDRESSES_CHANGE_MEANWHILE = case(
     "restart.addresses-change-meanwhile",
     "A Service whose addresses and node port became others while the proxy was down is served at the new ones alone.",
     Apply(WEB),
-    Probe(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH),
     Restart("a", Apply(moved := WEB.replace(generation=1))),
-    Probe(sender=client("a"), to=moved.node_port("a"), expect=BOTH_REWRITTEN, clauses=(changes.ADDRESS,)),
+    Probe(sender=client("a"), to=moved.node_port("a"), expect=FROM_BOTH, clauses=(changes.ADDRESS,)),
     Probe(
         sender=client("a"),
         to=WEB.node_port("a"),
@@ -122,9 +120,7 @@ ANOTHER_MODE_BEFORE = case(
     Probe(sender=pod("a2"), to=GOES.cluster_ip, expect=delivered_to("b2")),
     Probe(sender=client("a"), to=GOES.node_port("a"), expect=delivered_to("b2", source=MASQUERADED)),
     Restart("a", Delete(GOES)),
-    Probe(
-        sender=client("b"), to=STAYS.node_port("b"), expect=BOTH_REWRITTEN, spread=True, clauses=(OLD_RULES,)
-    ),
+    Probe(sender=client("b"), to=STAYS.node_port("b"), expect=FROM_BOTH, spread=True, clauses=(OLD_RULES,)),
     Apply(STAYS.replace(backends=(Backend(on="b1"),))),
     Probe(
         sender=pod("a2"),
@@ -166,7 +162,7 @@ SERVICE_GOES_MEANWHILE = case(
     "A Service that was deleted while the proxy was down is not served; its neighbour is.",
     Apply(WEB, NEIGHBOUR),
     Open(flow="beside", sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2")),
-    Probe(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH),
     Restart("a", Delete(WEB)),
     Probe(
         sender=pod("a2"),
@@ -226,7 +222,7 @@ POLICY_CHANGES_MEANWHILE = case(
     "restart.policy-changes-meanwhile",
     "Policies that changed while the proxy was down bind new connections.",
     Apply(WEB),
-    Probe(sender=client("a"), to=WEB.node_port("a"), expect=BOTH_REWRITTEN, spread=True),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
     Restart("a", Apply(WEB.replace(external_policy=Policy.LOCAL, internal_policy=Policy.LOCAL))),
     Probe(
         sender=client("a"),

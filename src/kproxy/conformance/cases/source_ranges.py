@@ -32,17 +32,16 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
+from kproxy.conformance.cases.common import FROM_BOTH, SPREAD
 from kproxy.conformance.cases.profiles import FORWARD_DROP
 from kproxy.model.network import Family, Protocol
 
 OPEN = service("web", "a1", "b1", type=Type.LOAD_BALANCER, vips=(Vip(),))
-FROM_BOTH = delivered_to("a1", "b1", source=MASQUERADED)
 FROM_B2 = delivered_to("b2", source=MASQUERADED)
 
 SERVED = {"load-balancer.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"}
 ALLOWED = SERVED | {"source-ranges.inside-allowed"}
 DENIED = {"source-ranges.outside-dropped"}
-SPREAD = {"balancing.every-endpoint-chosen"}
 FEATURES = {Feature.LOAD_BALANCER, Feature.SOURCE_RANGES}
 
 CLIENTS_INSIDE_AND_OUTSIDE = case(

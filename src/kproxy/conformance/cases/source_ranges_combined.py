@@ -26,14 +26,13 @@ from kproxy.conformance.case import (
 from kproxy.conformance.cases.combinations import (
     BOTH_PROTOCOLS,
     EXTERNAL,
-    FROM_BOTH,
     KEPT,
-    OF_MAIL,
     OPEN,
     PODS_EVERYWHERE,
     REWRITTEN,
     UDP_SERVED,
 )
+from kproxy.conformance.cases.common import FROM_B1, FROM_BOTH
 
 INSIDE, OUTSIDE = "source-ranges.inside-allowed", "source-ranges.outside-dropped"
 
@@ -52,9 +51,9 @@ SHARED_WITH_OTHER_RANGES = case(
     "source-ranges.services-that-share-an-address",
     "Two Services with one load balancer IP let in whom each of them lists.",
     Apply(SITE_FOR_FAR, MAIL_FOR_NEAR),
-    Probe(sender=remote("a"), to=SITE_FOR_FAR.vip(), expect=OF_MAIL, clauses=(INSIDE,)),
+    Probe(sender=remote("a"), to=SITE_FOR_FAR.vip(), expect=FROM_B1, clauses=(INSIDE,)),
     Probe(sender=client("a"), to=SITE_FOR_FAR.vip(), expect=DROPPED, clauses=(OUTSIDE,)),
-    Probe(sender=client("a"), to=MAIL_FOR_NEAR.vip(), expect=OF_MAIL, clauses=(INSIDE,)),
+    Probe(sender=client("a"), to=MAIL_FOR_NEAR.vip(), expect=FROM_B1, clauses=(INSIDE,)),
     Probe(sender=remote("a"), to=MAIL_FOR_NEAR.vip(), expect=DROPPED, clauses=(OUTSIDE,)),
     clauses=REWRITTEN | {"load-balancer.reaches-ready-endpoint", INSIDE, OUTSIDE},
     features={Feature.LOAD_BALANCER, Feature.SOURCE_RANGES},

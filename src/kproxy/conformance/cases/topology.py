@@ -28,15 +28,13 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
+from kproxy.conformance.cases.common import HOST_CLAUSES, POD_CLAUSES, SPREAD
 from kproxy.conformance.cases.profiles import LARGE, STARTS
 from kproxy.model.network import Protocol
 
 HERE, THERE = ("zone-a",), ("zone-b",)
 HINTS = {Feature.TOPOLOGY_HINTS}
 
-POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
-HOST_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.host-rewritten"}
-SPREAD = {"balancing.every-endpoint-chosen"}
 ZONE = {"topology.same-zone"}
 
 STARTS_AGAIN = 3

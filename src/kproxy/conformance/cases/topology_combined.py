@@ -20,11 +20,11 @@ from kproxy.conformance.cases.combinations import (
     BOTH_PROTOCOLS,
     EXPOSED,
     OPEN,
-    OUTSIDE_CLAUSES,
     REWRITTEN,
     UDP_SERVED,
     probe_each_address,
 )
+from kproxy.conformance.cases.common import EVERY_KIND
 
 PERSONAL = OPEN.replace(
     name="personal",
@@ -50,7 +50,7 @@ NODE_HINTS_OUTSIDE = case(
     *probe_each_address(
         host("a"), PERSONAL, delivered_to("b1", source=MASQUERADED), SAME_NODE, HINTED, port="b"
     ),
-    clauses=OUTSIDE_CLAUSES | REWRITTEN | {UDP_SERVED, SAME_NODE, HINTED, "node-port.every-node.served"},
+    clauses=EVERY_KIND | REWRITTEN | {UDP_SERVED, SAME_NODE, HINTED, "node-port.every-node.served"},
     features=EXPOSED | {Feature.TOPOLOGY_HINTS},
 )
 

@@ -23,7 +23,6 @@ from kproxy.conformance.case import (
     Lawful,
     Open,
     Policy,
-    Port,
     Probe,
     Send,
     Type,
@@ -35,14 +34,18 @@ from kproxy.conformance.case import (
     pod,
     service,
 )
+from kproxy.conformance.cases.common import (
+    LOCAL_ENDPOINTS_REPORTED,
+    MOVES,
+    NODE_PORT_CLAUSES,
+    POD_CLAUSES,
+    UDP_PORT,
+    UNRELATED,
+)
 from kproxy.conformance.cases.profiles import WATCHES
-from kproxy.model.network import Protocol
 
-UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
 APPLIED = "watch.interrupted.changes-applied"
 TOGETHER = "watch.changes-together.last-counts"
-POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
-NODE_PORT_CLAUSES = {"node-port.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"}
 GONE = {"cluster-ip.unallocated.not-served", "traffic.not-for-a-service.untouched"}
 NOT_SERVED = DROPPED | UNTOUCHED
 
@@ -139,8 +142,6 @@ SEVERAL_AT_ONCE = case(
 DNS = service("dns", "a1", ports=UDP_PORT)
 KEPT = service("kept", "a1", ports=UDP_PORT)
 EMPTIED = service("emptied", "a1")
-MOVES = "conntrack.udp.moves-off-removed-endpoint"
-UNRELATED = "conntrack.unrelated.untouched"
 RENUMBERED = service("again", "b2", type=Type.NODE_PORT, generation=1)
 
 HISTORY_IS_FORGOTTEN = case(
@@ -188,7 +189,6 @@ HISTORY_IS_FORGOTTEN = case(
     profile=WATCHES,
 )
 
-LOCAL_ENDPOINTS_REPORTED = "health-check.local-endpoints.told"
 LOCAL = service(
     "local", "a1", "a2", "b1", type=Type.LOAD_BALANCER, external_policy=Policy.LOCAL, vips=(Vip(),)
 )

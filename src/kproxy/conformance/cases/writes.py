@@ -25,7 +25,6 @@ from kproxy.conformance.case import (
     Lawful,
     Open,
     Policy,
-    Port,
     Probe,
     Send,
     Type,
@@ -37,16 +36,21 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
+from kproxy.conformance.cases.common import (
+    LOCAL_ENDPOINTS_REPORTED,
+    MOVES,
+    NODE_PORT_CLAUSES,
+    POD_CLAUSES,
+    UDP_PORT,
+    UNRELATED,
+)
 from kproxy.conformance.cases.profiles import WRITES
-from kproxy.model.network import Family, Protocol
+from kproxy.model.network import Family
 
-UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
 FEATURES = {Feature.REFUSED_WRITES}
 
 KEPT = "writes.refused.rules-kept"
 CAUGHT_UP = "writes.refused.tried-again"
-POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
-NODE_PORT_CLAUSES = {"node-port.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"}
 GONE = {
     "cluster-ip.unallocated.not-served",
     "traffic.not-for-a-service.untouched",
@@ -177,8 +181,6 @@ SEVERAL_CHANGES = case(
 
 DNS = service("dns", "a1", ports=UDP_PORT)
 BESIDE = service("beside", "a1", ports=UDP_PORT)
-MOVES = "conntrack.udp.moves-off-removed-endpoint"
-UNRELATED = "conntrack.unrelated.untouched"
 
 UDP_FLOWS_MOVE = case(
     "writes.udp-flows-move-afterwards",
@@ -201,7 +203,6 @@ UDP_FLOWS_MOVE = case(
 
 LATE = "proxy-health.late.told"
 LATE_AT_PORT = "health-check.late-proxy.told"
-LOCAL_ENDPOINTS_REPORTED = "health-check.local-endpoints.told"
 LOCAL = service(
     "local", "a1", "a2", "b1", type=Type.LOAD_BALANCER, external_policy=Policy.LOCAL, vips=(Vip(),)
 )

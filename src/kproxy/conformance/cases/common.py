@@ -1,0 +1,34 @@
+"""Clauses and outcomes that cases of several topics share.
+
+Only values.  A set of clauses is that of a kind of client at a kind of address.
+"""
+
+from __future__ import annotations
+
+from kproxy.conformance.case import MASQUERADED, Port, delivered_to
+from kproxy.model.network import Protocol
+
+POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
+HOST_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.host-rewritten"}
+NODE_PORT_CLAUSES = {"node-port.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"}
+LOCAL_CLAUSES = {
+    "node-port.reaches-ready-endpoint",
+    "external-policy.local.local-endpoints-source-preserved",
+}
+EVERY_KIND = {
+    "node-port.reaches-ready-endpoint",
+    "load-balancer.reaches-ready-endpoint",
+    "external-ip.reaches-ready-endpoint",
+}
+SPREAD = {"balancing.every-endpoint-chosen"}
+DATAGRAMS = {"protocol.udp.served"}
+ANYWHERE = {"node-port.every-node.served"}
+UNRELATED = "conntrack.unrelated.untouched"
+MOVES = "conntrack.udp.moves-off-removed-endpoint"
+LOCAL_ENDPOINTS_REPORTED = "health-check.local-endpoints.told"
+
+UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
+
+ON_B1 = delivered_to("b1")
+FROM_B1 = delivered_to("b1", source=MASQUERADED)
+FROM_BOTH = delivered_to("a1", "b1", source=MASQUERADED)
