@@ -30,7 +30,8 @@ Step = Probe | Ping | HoldStep
 class ProbeContext:
     """Facts about a probe that its interpretation needs.
 
-    ``judge``: the node whose proxy decides, ``own``: that node's addresses; ``by_host``: the sender is a node;
+    ``judge``: the node whose proxy decides, ``own``: that node's addresses; ``nodes``: all nodes of the lab, whose
+    proxies may not stop it on its way to that one; ``by_host``: the sender is a node;
     ``directly``: the target is a pod's own address; ``port``: the port that ICMP errors must quote.
     """
 
@@ -38,6 +39,7 @@ class ProbeContext:
     judge: str
     packet: Packet
     own: Collection[Address]
+    nodes: Collection[str] = ()
     by_host: bool = False
     directly: bool = False
     port: int = 0
@@ -51,6 +53,7 @@ def probe_context(instance: Instance, step: Step) -> ProbeContext:
         judge=question.node,
         packet=question.packet,
         own=instance.topology.local_addresses(question.node, question.packet.family),
+        nodes=instance.topology.nodes,
         by_host=step.sender.kind is VantageKind.HOST,
         directly=step.to.kind is TargetKind.BACKEND,
         port=0 if isinstance(step, Ping) else question.packet.port,
@@ -176,6 +179,9 @@ def _silent(seen: lab.Silent, context: ProbeContext) -> Observation:
         return Observation(
             frozenset({Failure.DROPPED}), f"silence; it reached node {judge} and nothing left it"
         )
+    if stopped := [node for node in seen.evidence.stopped_in() if node in context.nodes]:
+        text = f"silence; node {stopped[0]} did not pass it on, and it never reached node {judge}"
+        return Observation(frozenset(), text)
     if not context.by_host:
         raise HarnessError(f"silence proves nothing: {context.sender}'s packet never reached node {judge}")
     where = "the node's own netfilter stopped it" if seen.stopped_at_sender else "not seen on a link"

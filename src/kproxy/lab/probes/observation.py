@@ -111,6 +111,11 @@ class Evidence:
         """Its packet leaving a namespace by an interface other than loopback."""
         return tuple(s for s in self._wired() if s.namespace == namespace and s.direction is Direction.OUT)
 
+    def stopped_in(self) -> tuple[str, ...]:
+        """Namespaces that its packet entered and did not leave, in the order of entering."""
+        entered = dict.fromkeys(s.namespace for s in self._wired() if s.direction is Direction.IN)
+        return tuple(namespace for namespace in entered if not self.left(namespace))
+
     def _wired(self) -> tuple[Sighting, ...]:
         return tuple(s for s in self.sightings if s.interface != "lo")
 

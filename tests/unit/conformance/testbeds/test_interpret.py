@@ -249,6 +249,19 @@ def test_silence_of_a_packet_that_never_reached_the_node_proves_nothing(sender: 
         interpret_step(silence(), V4, requested(sender))
 
 
+def test_silence_of_a_packet_that_another_node_does_not_pass_on_is_that_nodes_failure() -> None:
+    into_b = sighting(lab.Direction.IN, "eth0", namespace="b")
+    seen = interpret_step(silence(into_b), V4, requested())
+    assert seen.outcomes == frozenset()
+    assert "node b did not pass it on" in seen.text
+
+
+def test_what_another_node_passed_on_and_got_lost_proves_nothing() -> None:
+    through_b = [sighting(way, "eth0", namespace="b") for way in (lab.Direction.IN, lab.Direction.OUT)]
+    with pytest.raises(HarnessError, match="never reached node a"):
+        interpret_step(silence(*through_b), V4, requested())
+
+
 def test_silence_proves_nothing_when_captures_have_lost_packets() -> None:
     with pytest.raises(HarnessError, match="lost 2 packets"):
         interpret_step(silence(CAME_IN, lost=2), V4, requested())
