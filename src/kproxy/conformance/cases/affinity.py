@@ -37,7 +37,7 @@ from kproxy.conformance.case import (
     spoofed,
 )
 from kproxy.conformance.cases import changes
-from kproxy.conformance.cases.common import FROM_BOTH, POD_CLAUSES, SPREAD, UDP_PORT
+from kproxy.conformance.cases.common import FROM_B1, FROM_BOTH, POD_CLAUSES, SPREAD, UDP_PORT
 from kproxy.conformance.cases.profiles import LIBERAL
 from kproxy.model.network import Family
 
@@ -239,7 +239,7 @@ POLICY_IS_STRONGER = case(
     "affinity.policies-and-hints-are-stronger",
     "A client that sticks to another node's endpoint leaves it where a policy or a hint does not allow it.",
     Apply(FAR, hinted := service("hinted", "b1", affinity_seconds=HOURS)),
-    Probe(sender=client("a"), to=FAR.cluster_ip, expect=delivered_to("b1", source=MASQUERADED)),
+    Probe(sender=client("a"), to=FAR.cluster_ip, expect=FROM_B1),
     Probe(sender=pod("a2"), to=FAR.cluster_ip, expect=delivered_to("b1")),
     Probe(sender=pod("a2"), to=hinted.cluster_ip, expect=delivered_to("b1")),
     Apply(

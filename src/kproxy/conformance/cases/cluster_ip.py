@@ -31,7 +31,7 @@ from kproxy.conformance.case import (
     unallocated,
 )
 from kproxy.conformance.cases import changes
-from kproxy.conformance.cases.common import HOST_CLAUSES, POD_CLAUSES, SPREAD
+from kproxy.conformance.cases.common import FROM_BOTH, HOST_CLAUSES, POD_CLAUSES, SPREAD
 from kproxy.model.network import Protocol
 
 WEB = service("web", "a1", "b1")
@@ -51,12 +51,7 @@ REACHED_FROM_EVERYWHERE = case(
     Apply(WEB),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
     Probe(sender=pod("b2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
-    Probe(
-        sender=host("a"),
-        to=WEB.cluster_ip,
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
+    Probe(sender=host("a"), to=WEB.cluster_ip, expect=FROM_BOTH, spread=True),
     Probe(
         sender=pod("a1"),
         to=WEB.cluster_ip,
@@ -72,18 +67,8 @@ REACHED_FROM_EVERYWHERE_OVER_UDP = case(
     "The same for datagrams, whose answers come from the cluster IP.",
     Apply(DNS),
     Probe(sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
-    Probe(
-        sender=host("b"),
-        to=DNS.cluster_ip,
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
-    Probe(
-        sender=remote("a"),
-        to=DNS.cluster_ip,
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
+    Probe(sender=host("b"), to=DNS.cluster_ip, expect=FROM_BOTH, spread=True),
+    Probe(sender=remote("a"), to=DNS.cluster_ip, expect=FROM_BOTH, spread=True),
     clauses=POD_CLAUSES | HOST_CLAUSES | OUTSIDE_CLAUSES | SPREAD | {"protocol.udp.served"},
 )
 
@@ -91,18 +76,8 @@ OFF_CLUSTER_CLIENT_IS_REWRITTEN = case(
     "cluster-ip.off-cluster-client-is-rewritten",
     "A node serves cluster IPs to clients outside; endpoints see a node, so that answers come back through it.",
     Apply(WEB),
-    Probe(
-        sender=client("a"),
-        to=WEB.cluster_ip,
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
-    Probe(
-        sender=remote("b"),
-        to=WEB.cluster_ip,
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
+    Probe(sender=client("a"), to=WEB.cluster_ip, expect=FROM_BOTH, spread=True),
+    Probe(sender=remote("b"), to=WEB.cluster_ip, expect=FROM_BOTH, spread=True),
     Probe(sender=pod("b2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1")),
     clauses=POD_CLAUSES | OUTSIDE_CLAUSES | SPREAD,
 )
@@ -212,7 +187,7 @@ LARGE_PAYLOADS_PASS = case(
     Probe(
         sender=client("a"),
         to=DNS.cluster_ip,
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
+        expect=FROM_BOTH,
         spread=True,
         payload_bytes=4000,
         clauses=("payload.large.passes",),
@@ -226,12 +201,7 @@ OUTSIDE_THE_SERVICE_CIDR = case(
     "A cluster IP of a range that no ServiceCIDR names is served like another.",
     Apply(foreign := service("foreign", "a1", "b1", outside_service_cidr=True), NEIGHBOUR),
     Probe(sender=pod("a2"), to=foreign.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
-    Probe(
-        sender=host("b"),
-        to=foreign.cluster_ip,
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
+    Probe(sender=host("b"), to=foreign.cluster_ip, expect=FROM_BOTH, spread=True),
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2")),
     clauses=POD_CLAUSES | HOST_CLAUSES | SPREAD | {"cluster-ip.any-range.served"},
 )

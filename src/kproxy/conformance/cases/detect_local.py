@@ -23,7 +23,7 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
-from kproxy.conformance.cases.common import HOST_CLAUSES, LOCAL_CLAUSES, POD_CLAUSES, SPREAD
+from kproxy.conformance.cases.common import FROM_BOTH, HOST_CLAUSES, LOCAL_CLAUSES, POD_CLAUSES, SPREAD
 from kproxy.conformance.cases.profiles import (
     BRIDGE_INTERFACE,
     INTERFACE_PREFIX,
@@ -41,7 +41,7 @@ OUTSIDE_CLAUSES = {"cluster-ip.from-outside.served", "masquerade.cluster-ip.outs
 WEB = service("web", "a1", "b1")
 SPLIT_LOCAL = service("split", "a2", "b1", type=Type.NODE_PORT, external_policy=LOCAL)
 AWAY_LOCAL = service("away", "a2", type=Type.NODE_PORT, external_policy=LOCAL)
-KEPT_OR_REWRITTEN = delivered_to("a1", "b1") | delivered_to("a1", "b1", source=MASQUERADED)
+KEPT_OR_REWRITTEN = delivered_to("a1", "b1") | FROM_BOTH
 
 
 CLUSTER_CIDR_OF_ONE_FAMILY = case(
@@ -56,12 +56,7 @@ CLUSTER_CIDR_OF_ONE_FAMILY = case(
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
     Probe(sender=host("a"), to=WEB.cluster_ip, expect=KEPT_OR_REWRITTEN, spread=True),
     Probe(sender=client("a"), to=near.cluster_ip, expect=delivered_to("a1", "a2"), spread=True),
-    Probe(
-        sender=client("a"),
-        to=wide.node_port("a"),
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
+    Probe(sender=client("a"), to=wide.node_port("a"), expect=FROM_BOTH, spread=True),
     clauses=SPREAD
     | {
         "cluster-ip.reaches-ready-endpoint",
@@ -83,18 +78,8 @@ CLUSTER_CIDR_OF_THE_OTHER_FAMILY = case(
     "The range of IPv4 detects IPv4's pods, whether or not IPv6 has one.",
     Apply(WEB),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
-    Probe(
-        sender=host("a"),
-        to=WEB.cluster_ip,
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
-    Probe(
-        sender=client("a"),
-        to=WEB.cluster_ip,
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
+    Probe(sender=host("a"), to=WEB.cluster_ip, expect=FROM_BOTH, spread=True),
+    Probe(sender=client("a"), to=WEB.cluster_ip, expect=FROM_BOTH, spread=True),
     clauses=POD_CLAUSES | HOST_CLAUSES | OUTSIDE_CLAUSES | SPREAD,
     features=DETECT,
     profile=LOCALHOST_OFF,
@@ -106,18 +91,8 @@ NODE_CIDR_TELLS_PODS = case(
     "Pods are those of the node's own range: one of another node is a client outside.",
     Apply(WEB, SPLIT_LOCAL, AWAY_LOCAL),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
-    Probe(
-        sender=host("a"),
-        to=WEB.cluster_ip,
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
-    Probe(
-        sender=remote("b"),
-        to=WEB.cluster_ip,
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
+    Probe(sender=host("a"), to=WEB.cluster_ip, expect=FROM_BOTH, spread=True),
+    Probe(sender=remote("b"), to=WEB.cluster_ip, expect=FROM_BOTH, spread=True),
     Probe(sender=pod("b2"), to=SPLIT_LOCAL.node_port("b"), expect=delivered_to("a2", "b1"), spread=True),
     Probe(sender=pod("a1"), to=SPLIT_LOCAL.node_port("b"), expect=delivered_to("b1"), count=8),
     Probe(sender=pod("a1"), to=AWAY_LOCAL.node_port("b"), expect=DROPPED),
@@ -141,18 +116,8 @@ PREFIX_TELLS_PODS = case(
     "Pods are those whose packets enter by an interface of the prefix; the node and all others are not.",
     Apply(WEB, SPLIT_LOCAL, AWAY_LOCAL),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
-    Probe(
-        sender=host("a"),
-        to=WEB.cluster_ip,
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
-    Probe(
-        sender=client("a"),
-        to=WEB.cluster_ip,
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
+    Probe(sender=host("a"), to=WEB.cluster_ip, expect=FROM_BOTH, spread=True),
+    Probe(sender=client("a"), to=WEB.cluster_ip, expect=FROM_BOTH, spread=True),
     Probe(sender=pod("b2"), to=SPLIT_LOCAL.node_port("b"), expect=delivered_to("a2", "b1"), spread=True),
     Probe(sender=pod("a1"), to=SPLIT_LOCAL.node_port("b"), expect=delivered_to("b1"), count=8),
     Probe(sender=pod("a1"), to=AWAY_LOCAL.node_port("b"), expect=DROPPED),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from kproxy.conformance.case import (
     DROPPED,
-    MASQUERADED,
     REJECTED,
     SAME_ENDPOINT,
     Apply,
@@ -29,7 +28,14 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
-from kproxy.conformance.cases.common import HOST_CLAUSES, LOCAL_CLAUSES, POD_CLAUSES, SPREAD
+from kproxy.conformance.cases.common import (
+    FROM_B1,
+    FROM_BOTH,
+    HOST_CLAUSES,
+    LOCAL_CLAUSES,
+    POD_CLAUSES,
+    SPREAD,
+)
 from kproxy.model.network import Protocol
 
 LOCAL = Policy.LOCAL
@@ -62,9 +68,7 @@ ONLY_READY_ONES = case(
         web := service("web", backends=(Backend(on="a1"), unready("a2"), Backend(on="b1"), terminated("b2")))
     ),
     Probe(sender=pod("a3"), to=web.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
-    Probe(
-        sender=host("b"), to=web.cluster_ip, expect=delivered_to("a1", "b1", source=MASQUERADED), spread=True
-    ),
+    Probe(sender=host("b"), to=web.cluster_ip, expect=FROM_BOTH, spread=True),
     clauses=POD_CLAUSES | HOST_CLAUSES | SPREAD | {"endpoints.ready-only"},
 )
 
@@ -124,18 +128,8 @@ TERMINATING_ONES_STEP_IN = case(
         )
     ),
     Probe(sender=pod("a3"), to=last.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
-    Probe(
-        sender=client("a"),
-        to=last.node_port("a"),
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
-    Probe(
-        sender=client("b"),
-        to=last.vip(),
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
+    Probe(sender=client("a"), to=last.node_port("a"), expect=FROM_BOTH, spread=True),
+    Probe(sender=client("b"), to=last.vip(), expect=FROM_BOTH, spread=True),
     clauses=POD_CLAUSES
     | SPREAD
     | FALLBACK
@@ -168,7 +162,7 @@ TERMINATING_ONES_STAND_BACK = case(
     "One ready endpoint anywhere is enough, and those that terminate get no new connection.",
     Apply(mixed := service("mixed", backends=(Backend(on="b1"), draining("a1"), draining("b2")))),
     Probe(sender=pod("a2"), to=mixed.cluster_ip, expect=delivered_to("b1"), count=12),
-    Probe(sender=host("b"), to=mixed.cluster_ip, expect=delivered_to("b1", source=MASQUERADED), count=12),
+    Probe(sender=host("b"), to=mixed.cluster_ip, expect=FROM_B1, count=12),
     clauses=POD_CLAUSES | HOST_CLAUSES | {"endpoints.terminating.not-used-beside-ready"},
     features=TERMINATING,
 )

@@ -30,6 +30,8 @@ from kproxy.conformance.case import (
 from kproxy.conformance.cases import changes
 from kproxy.conformance.cases.common import (
     EVERY_KIND,
+    FROM_B1,
+    FROM_BOTH,
     HOST_CLAUSES,
     LOCAL_CLAUSES,
     POD_CLAUSES,
@@ -111,9 +113,9 @@ EXTERNAL_SHORTCUT_WITHOUT_LOCAL_ENDPOINT = case(
     Probe(sender=pod("a1"), to=away.node_port("a"), expect=delivered_to("b1")),
     Probe(sender=pod("a1"), to=away.vip(), expect=delivered_to("b1")),
     Probe(sender=pod("a1"), to=away.external_ip(), expect=delivered_to("b1")),
-    Probe(sender=host("a"), to=away.node_port("a"), expect=delivered_to("b1", source=MASQUERADED)),
-    Probe(sender=host("a"), to=away.vip(), expect=delivered_to("b1", source=MASQUERADED)),
-    Probe(sender=host("a"), to=away.external_ip(), expect=delivered_to("b1", source=MASQUERADED)),
+    Probe(sender=host("a"), to=away.node_port("a"), expect=FROM_B1),
+    Probe(sender=host("a"), to=away.vip(), expect=FROM_B1),
+    Probe(sender=host("a"), to=away.external_ip(), expect=FROM_B1),
     Probe(sender=client("a"), to=away.vip(), expect=DROPPED),
     clauses=EVERY_KIND
     | SILENCE
@@ -132,18 +134,8 @@ EXTERNAL_SHORTCUT_BESIDE_LOCAL_ENDPOINT = case(
     Apply(both := ALL_OPEN.replace(name="both", backends=(ALL_OPEN.backends[0], ALL_OPEN.backends[2]))),
     Probe(sender=pod("a2"), to=both.vip(), expect=delivered_to("a1", "b1"), spread=True),
     Probe(sender=pod("b2"), to=both.node_port("b"), expect=delivered_to("a1", "b1"), spread=True),
-    Probe(
-        sender=host("a"),
-        to=both.node_port("a"),
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
-    Probe(
-        sender=host("b"),
-        to=both.external_ip(),
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
+    Probe(sender=host("a"), to=both.node_port("a"), expect=FROM_BOTH, spread=True),
+    Probe(sender=host("b"), to=both.external_ip(), expect=FROM_BOTH, spread=True),
     clauses=EVERY_KIND
     | SPREAD
     | {
@@ -159,7 +151,7 @@ EXTERNAL_LEAVES_CLUSTER_IP_ALONE = case(
     Apply(away, both),
     Probe(sender=pod("a2"), to=both.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
     Probe(sender=pod("a2"), to=away.cluster_ip, expect=delivered_to("b1")),
-    Probe(sender=host("a"), to=away.cluster_ip, expect=delivered_to("b1", source=MASQUERADED)),
+    Probe(sender=host("a"), to=away.cluster_ip, expect=FROM_B1),
     clauses=POD_CLAUSES | HOST_CLAUSES | SPREAD | {"external-policy.cluster-ip-exempt"},
     features=EXPOSED,
     regressions={"R024"},
@@ -225,7 +217,7 @@ PODS_UNKNOWN = case(
     Probe(sender=pod("a2"), to=both.vip(), expect=delivered_to("a1"), count=6),
     Probe(sender=pod("b2"), to=near.vip(), expect=DROPPED),
     Probe(sender=pod("b2"), to=near.node_port("b"), expect=DROPPED),
-    Probe(sender=host("b"), to=both.vip(), expect=delivered_to("a1", "b1", source=MASQUERADED), spread=True),
+    Probe(sender=host("b"), to=both.vip(), expect=FROM_BOTH, spread=True),
     clauses=SILENCE
     | SPREAD
     | {
@@ -249,7 +241,7 @@ EXTERNAL_POLICY_CHANGES = case(
         flow="early",
         sender=client("a"),
         to=CLUSTER_FAR.node_port("a"),
-        expect=delivered_to("b1", source=MASQUERADED),
+        expect=FROM_B1,
     ),
     Apply(LOCAL_FAR),
     Probe(sender=client("a"), to=LOCAL_FAR.node_port("a"), expect=DROPPED, clauses=(changes.POLICY,)),
@@ -259,18 +251,8 @@ EXTERNAL_POLICY_CHANGES = case(
     Probe(sender=pod("a1"), to=LOCAL_FAR.node_port("a"), expect=delivered_to("b1")),
     Send(flow="early", expect=SAME_ENDPOINT, clauses=("established.survives-policy-change",)),
     Apply(CLUSTER_FAR),
-    Probe(
-        sender=client("a"),
-        to=CLUSTER_FAR.node_port("a"),
-        expect=delivered_to("b1", source=MASQUERADED),
-        clauses=(changes.POLICY,),
-    ),
-    Probe(
-        sender=client("b"),
-        to=CLUSTER_FAR.node_port("b"),
-        expect=delivered_to("b1", source=MASQUERADED),
-        clauses=(changes.POLICY,),
-    ),
+    Probe(sender=client("a"), to=CLUSTER_FAR.node_port("a"), expect=FROM_B1, clauses=(changes.POLICY,)),
+    Probe(sender=client("b"), to=CLUSTER_FAR.node_port("b"), expect=FROM_B1, clauses=(changes.POLICY,)),
     Send(flow="early", expect=SAME_ENDPOINT, clauses=("established.survives-policy-change",)),
     clauses=LOCAL_CLAUSES
     | SILENCE
@@ -355,7 +337,7 @@ INSIDE_WITHOUT_NODE_PORTS = case(
     Probe(sender=pod("a3"), to=BARE.vip().at("a"), expect=delivered_to("a1", "a2", "b1"), spread=True),
     Probe(sender=pod("a3"), to=BARE_AWAY.vip().at("a"), expect=delivered_to("b1")),
     Probe(sender=pod("a3"), to=BARE_AWAY.vip().at("b"), expect=delivered_to("b1")),
-    Probe(sender=host("a"), to=BARE_AWAY.vip().at("a"), expect=delivered_to("b1", source=MASQUERADED)),
+    Probe(sender=host("a"), to=BARE_AWAY.vip().at("a"), expect=FROM_B1),
     Probe(sender=client("b"), to=BARE_AWAY.vip().at("a"), expect=delivered_to("b1")),
     clauses=LOCAL_VIP
     | SPREAD

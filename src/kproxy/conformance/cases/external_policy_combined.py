@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from kproxy.conformance.case import (
     DROPPED,
-    MASQUERADED,
     Apply,
     Case,
     Port,
@@ -49,7 +48,7 @@ LOCAL_DATAGRAMS = case(
     *probe_each_address(remote("b"), LOCAL_UDP, delivered_to("b1"), KEPT),
     *probe_each_address(client("a"), AWAY_UDP, DROPPED, SILENT),
     *probe_each_address(pod("a2"), AWAY_UDP, delivered_to("b1"), PODS_EVERYWHERE),
-    *probe_each_address(host("a"), AWAY_UDP, delivered_to("b1", source=MASQUERADED), HOST_EVERYWHERE),
+    *probe_each_address(host("a"), AWAY_UDP, FROM_B1, HOST_EVERYWHERE),
     clauses=EVERY_KIND | {UDP_SERVED, KEPT, SILENT, PODS_EVERYWHERE, HOST_EVERYWHERE},
     features=EXPOSED | EXTERNAL,
 )

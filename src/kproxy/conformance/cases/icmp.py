@@ -6,7 +6,6 @@ Only values; the vocabulary is `kproxy.conformance.case`.
 from __future__ import annotations
 
 from kproxy.conformance.case import (
-    MASQUERADED,
     REJECTED,
     SAME_ENDPOINT,
     UNTOUCHED,
@@ -33,6 +32,7 @@ from kproxy.conformance.cases.common import (
     ANYWHERE,
     DATAGRAMS,
     FROM_B1,
+    FROM_BOTH,
     HOST_CLAUSES,
     LOCAL_CLAUSES,
     NODE_PORT_CLAUSES,
@@ -99,7 +99,7 @@ LARGE_ANSWERS_OVER_A_NARROW_LINK = case(
     Probe(
         sender=remote("a"),
         to=wide.node_port("a"),
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
+        expect=FROM_BOTH,
         spread=True,
         payload_bytes=9000,
         clauses=(ERRORS, LARGE),

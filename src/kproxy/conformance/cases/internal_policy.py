@@ -27,7 +27,7 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
-from kproxy.conformance.cases.common import EVERY_KIND, HOST_CLAUSES, POD_CLAUSES, SPREAD, UDP_PORT
+from kproxy.conformance.cases.common import EVERY_KIND, FROM_B1, HOST_CLAUSES, POD_CLAUSES, SPREAD, UDP_PORT
 
 LOCAL = Policy.LOCAL
 
@@ -55,7 +55,7 @@ INTERNAL_STAYS_ON_NODE = case(
         spread=True,
     ),
     Probe(sender=pod("b2"), to=web.cluster_ip, expect=delivered_to("b1"), count=6),
-    Probe(sender=host("b"), to=web.cluster_ip, expect=delivered_to("b1", source=MASQUERADED), count=6),
+    Probe(sender=host("b"), to=web.cluster_ip, expect=FROM_B1, count=6),
     clauses=POD_CLAUSES
     | HOST_CLAUSES
     | SPREAD
@@ -95,7 +95,7 @@ INTERNAL_BINDS_OUTSIDE_CLIENTS = case(
     "A client outside that sends to a cluster IP through a node reaches that node's endpoints, rewritten.",
     Apply(pair := service("pair", "a1", "b1", internal_policy=LOCAL)),
     Probe(sender=client("a"), to=pair.cluster_ip, expect=delivered_to("a1", source=MASQUERADED), count=6),
-    Probe(sender=remote("b"), to=pair.cluster_ip, expect=delivered_to("b1", source=MASQUERADED), count=6),
+    Probe(sender=remote("b"), to=pair.cluster_ip, expect=FROM_B1, count=6),
     clauses=OUTSIDE_CLAUSES | {"cluster-ip.reaches-ready-endpoint", "internal-policy.local.same-node"},
     features=INTERNAL,
 )
@@ -122,9 +122,9 @@ INTERNAL_LEAVES_OTHER_ADDRESSES_ALONE = case(
             "open", "b1", internal_policy=LOCAL, type=Type.LOAD_BALANCER, vips=(Vip(),), external_ips=1
         )
     ),
-    Probe(sender=client("a"), to=open_.node_port("a"), expect=delivered_to("b1", source=MASQUERADED)),
-    Probe(sender=remote("a"), to=open_.vip(), expect=delivered_to("b1", source=MASQUERADED)),
-    Probe(sender=pod("a1"), to=open_.external_ip(), expect=delivered_to("b1", source=MASQUERADED)),
+    Probe(sender=client("a"), to=open_.node_port("a"), expect=FROM_B1),
+    Probe(sender=remote("a"), to=open_.vip(), expect=FROM_B1),
+    Probe(sender=pod("a1"), to=open_.external_ip(), expect=FROM_B1),
     Probe(sender=pod("a1"), to=open_.cluster_ip, expect=DROPPED),
     clauses=EVERY_KIND
     | {

@@ -24,7 +24,7 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
-from kproxy.conformance.cases.common import LOCAL_CLAUSES, POD_CLAUSES, SPREAD, UDP_PORT
+from kproxy.conformance.cases.common import FROM_B1, FROM_BOTH, LOCAL_CLAUSES, POD_CLAUSES, SPREAD, UDP_PORT
 from kproxy.conformance.cases.profiles import (
     MASQUERADE_ALL,
     NO_DETECTOR,
@@ -76,12 +76,7 @@ HAIRPIN_ONLY_TO_ITSELF = case(
     "An endpoint that reaches another one is not rewritten, one that reaches itself is.",
     Apply(WEB, DNS),
     Probe(sender=pod("a1"), to=WEB.cluster_ip, expect=SELF_OR_OTHER, spread=True),
-    Probe(
-        sender=pod("b1"),
-        to=DNS.cluster_ip,
-        expect=delivered_to("a1") | delivered_to("b1", source=MASQUERADED),
-        spread=True,
-    ),
+    Probe(sender=pod("b1"), to=DNS.cluster_ip, expect=delivered_to("a1") | FROM_B1, spread=True),
     clauses=POD_CLAUSES | HAIRPIN | SPREAD | {"protocol.udp.served"},
     regressions={"R074"},
 )
@@ -120,30 +115,10 @@ ALL_REWRITES_CLUSTER_IPS = case(
     "masquerade.all-rewrites-cluster-ips",
     "With masqueradeAll every client of a cluster IP is rewritten, pods included.",
     Apply(WEB, DNS),
-    Probe(
-        sender=pod("a2"),
-        to=WEB.cluster_ip,
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
-    Probe(
-        sender=pod("b2"),
-        to=DNS.cluster_ip,
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
-    Probe(
-        sender=host("a"),
-        to=WEB.cluster_ip,
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
-    Probe(
-        sender=client("b"),
-        to=WEB.cluster_ip,
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=FROM_BOTH, spread=True),
+    Probe(sender=pod("b2"), to=DNS.cluster_ip, expect=FROM_BOTH, spread=True),
+    Probe(sender=host("a"), to=WEB.cluster_ip, expect=FROM_BOTH, spread=True),
+    Probe(sender=client("b"), to=WEB.cluster_ip, expect=FROM_BOTH, spread=True),
     Probe(sender=pod("a2"), to=backend_target(WEB, "b1"), expect=UNTOUCHED),
     clauses=SPREAD
     | {
@@ -175,7 +150,7 @@ ALL_SPARES_LOCAL_POLICY = case(
     profile=MASQUERADE_ALL,
 )
 
-KEPT_OR_REWRITTEN = delivered_to("a1", "b1") | delivered_to("a1", "b1", source=MASQUERADED)
+KEPT_OR_REWRITTEN = delivered_to("a1", "b1") | FROM_BOTH
 
 NOBODY_IS_REWRITTEN_WITHOUT_DETECTOR = case(
     "masquerade.cluster-ip-unchanged-where-pods-are-unknown",
@@ -203,18 +178,8 @@ EXTERNAL_ADDRESSES_WITHOUT_DETECTOR = case(
     "masquerade.external-policy-needs-no-detector",
     "Under external policy Cluster every client is rewritten, whether or not pods can be detected.",
     Apply(wide := service("wide", "a1", "b1", type=Type.NODE_PORT)),
-    Probe(
-        sender=client("a"),
-        to=wide.node_port("a"),
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
-    Probe(
-        sender=pod("b2"),
-        to=wide.node_port("b"),
-        expect=delivered_to("a1", "b1", source=MASQUERADED),
-        spread=True,
-    ),
+    Probe(sender=client("a"), to=wide.node_port("a"), expect=FROM_BOTH, spread=True),
+    Probe(sender=pod("b2"), to=wide.node_port("b"), expect=FROM_BOTH, spread=True),
     clauses=SPREAD | {"node-port.reaches-ready-endpoint", "masquerade.external-policy-cluster.rewritten"},
     features=DETECT | {Feature.NODE_PORT},
     profile=NO_DETECTOR,

@@ -31,7 +31,15 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
-from kproxy.conformance.cases.common import FROM_BOTH, HOST_CLAUSES, POD_CLAUSES, SPREAD, UDP_PORT, UNRELATED
+from kproxy.conformance.cases.common import (
+    FROM_B1,
+    FROM_BOTH,
+    HOST_CLAUSES,
+    POD_CLAUSES,
+    SPREAD,
+    UDP_PORT,
+    UNRELATED,
+)
 from kproxy.conformance.cases.profiles import RESTART
 
 FEATURES = {Feature.RESTART}
@@ -108,7 +116,7 @@ STALE_UDP_FLOWS_MOVE = case(
     Send(flow="pod", expect=delivered_to("b1"), clauses=STALE_MOVES),
     Send(
         flow="node",
-        expect=delivered_to("b1", source=MASQUERADED),
+        expect=FROM_B1,
         clauses=STALE_MOVES,
     ),
     clauses=POD_CLAUSES

@@ -29,7 +29,7 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
-from kproxy.conformance.cases.common import FROM_BOTH, POD_CLAUSES, SPREAD
+from kproxy.conformance.cases.common import FROM_B1, FROM_BOTH, POD_CLAUSES, SPREAD
 from kproxy.conformance.cases.profiles import MODE_CHANGE, RESTART
 from kproxy.conformance.cases.restart import (
     APPLIED,
@@ -140,7 +140,7 @@ ANOTHER_MODE_BEFORE = case(
         expect=delivered_to("b1"),
         clauses=(changes.ENDPOINT_REMOVED, OLD_RULES),
     ),
-    Probe(sender=client("a"), to=STAYS.node_port("a"), expect=delivered_to("b1", source=MASQUERADED)),
+    Probe(sender=client("a"), to=STAYS.node_port("a"), expect=FROM_B1),
     clauses=POD_CLAUSES
     | (NODE_PORT_CLAUSES - LISTED)
     | SPREAD

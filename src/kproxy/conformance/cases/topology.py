@@ -28,7 +28,7 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import changes
-from kproxy.conformance.cases.common import HOST_CLAUSES, POD_CLAUSES, SPREAD
+from kproxy.conformance.cases.common import FROM_B1, HOST_CLAUSES, POD_CLAUSES, SPREAD
 from kproxy.conformance.cases.profiles import LARGE, STARTS
 from kproxy.model.network import Protocol
 
@@ -51,7 +51,7 @@ ZONE_HINTS_DECIDE = case(
     ),
     Probe(sender=pod("a2"), to=crossed.cluster_ip, expect=delivered_to("b1"), count=8),
     Probe(sender=pod("b2"), to=crossed.cluster_ip, expect=delivered_to("a1"), count=8),
-    Probe(sender=host("a"), to=crossed.cluster_ip, expect=delivered_to("b1", source=MASQUERADED), count=8),
+    Probe(sender=host("a"), to=crossed.cluster_ip, expect=FROM_B1, count=8),
     Probe(sender=pod("a2"), to=names.cluster_ip, expect=delivered_to("b1"), count=8),
     clauses=POD_CLAUSES | HOST_CLAUSES | ZONE | {"protocol.udp.served"},
     features=HINTS,
@@ -221,12 +221,7 @@ OUTSIDE_TRAFFIC_HAS_HINTS = case(
     "topology.traffic-from-outside-follows-hints",
     "Node port, external IP and load balancer IP lead to endpoints hinted for the node the packet came to.",
     Apply(open_ := service("open", backends=CROSSED, type=Type.LOAD_BALANCER, vips=(Vip(),), external_ips=1)),
-    Probe(
-        sender=client("a"),
-        to=open_.node_port("a"),
-        expect=delivered_to("b1", source=MASQUERADED),
-        count=8,
-    ),
+    Probe(sender=client("a"), to=open_.node_port("a"), expect=FROM_B1, count=8),
     Probe(sender=remote("b"), to=open_.vip(), expect=delivered_to("a1", source=MASQUERADED), count=8),
     Probe(sender=client("b"), to=open_.external_ip(), expect=delivered_to("a1", source=MASQUERADED), count=8),
     clauses=ZONE

@@ -24,7 +24,7 @@ from kproxy.conformance.cases.combinations import (
     UDP_SERVED,
     probe_each_address,
 )
-from kproxy.conformance.cases.common import EVERY_KIND
+from kproxy.conformance.cases.common import EVERY_KIND, FROM_B1
 
 PERSONAL = OPEN.replace(
     name="personal",
@@ -41,15 +41,11 @@ NODE_HINTS_OUTSIDE = case(
     "topology.node-hints-bind-traffic-from-outside",
     "Hints for nodes bind every kind of address, connections and datagrams, by the node that the packet came to.",
     Apply(PERSONAL),
-    *probe_each_address(
-        client("a"), PERSONAL, delivered_to("b1", source=MASQUERADED), SAME_NODE, HINTED, port="a"
-    ),
+    *probe_each_address(client("a"), PERSONAL, FROM_B1, SAME_NODE, HINTED, port="a"),
     *probe_each_address(
         client("b"), PERSONAL, delivered_to("a1", source=MASQUERADED), SAME_NODE, HINTED, port="b"
     ),
-    *probe_each_address(
-        host("a"), PERSONAL, delivered_to("b1", source=MASQUERADED), SAME_NODE, HINTED, port="b"
-    ),
+    *probe_each_address(host("a"), PERSONAL, FROM_B1, SAME_NODE, HINTED, port="b"),
     clauses=EVERY_KIND | REWRITTEN | {UDP_SERVED, SAME_NODE, HINTED, "node-port.every-node.served"},
     features=EXPOSED | {Feature.TOPOLOGY_HINTS},
 )
