@@ -2,7 +2,8 @@
 
 Two things are measured. How long the harness was stalled: its own timer fires late. And, once the wait is no longer a
 short one, how long a fixed piece of work takes: a shell that is started and counts. A proxy that sleeps until its
-resync leaves the machine idle and is not excused; one that gets no processor waits as long as that shell does.
+resync leaves the machine idle and is not excused; one that gets no processor waits as long as that shell does.  Where
+others keep the machine busy the two cannot be told apart, and a wait by a timer is divided as well.
 """
 
 from __future__ import annotations
