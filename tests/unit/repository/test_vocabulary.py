@@ -12,17 +12,8 @@ SOURCE = ROOT / "src/kproxy"
 FORBIDDEN = {"words", "asked", "told", "whoever"}
 """Parts of a name that are no terms of a protocol, a kernel or an API, unlike query, report, tokens, arguments."""
 
-REMAINING: dict[str, str] = {}
-"""Names that are defined more than once, and why: to shrink."""
-
 RIDDLES = {"What", "Whether"}
 """First words that put a question in the place of the thing: "What the kernel lists" for "Addresses of the node"."""
-
-NOT_YET = (
-    "conformance/testbeds/simulator/",
-    "linux/netfilter/",
-)
-"""Folders and modules with docstrings that still begin so: to shrink."""
 
 
 def definitions() -> dict[str, list[str]]:
@@ -83,12 +74,8 @@ def parts(name: str) -> set[str]:
 
 
 def test_a_noun_is_defined_once() -> None:
-    new = {name: modules for name, modules in duplicates().items() if name not in REMAINING}
-    assert not new, f"{new}: give all but one a more precise name"
-
-
-def test_no_remaining_duplicate_is_excused_without_need() -> None:
-    assert not set(REMAINING) - set(duplicates()), "take them out of REMAINING"
+    found = duplicates()
+    assert not found, f"{found}: give all but one a more precise name"
 
 
 def test_identifiers_speak_the_fields_language() -> None:
@@ -103,13 +90,8 @@ def test_identifiers_speak_the_fields_language() -> None:
 
 
 def test_a_docstring_begins_with_the_thing() -> None:
-    found = {module: texts for module, texts in riddles().items() if not module.startswith(NOT_YET)}
+    found = riddles()
     assert not found, f"{found}: begin with the thing or the action, or with True if"
-
-
-def test_no_folder_is_excused_whose_docstrings_begin_with_the_thing() -> None:
-    done = [place for place in NOT_YET if not any(module.startswith(place) for module in riddles())]
-    assert not done, f"take {done} out of NOT_YET"
 
 
 def test_parts_of_a_name_are_found_by_case_and_underscore() -> None:

@@ -66,13 +66,13 @@ def describe_match(match: Match, place: str, rule: Rule) -> str:
 
 
 def describe_unseen_client(match: Recent, state: PacketState) -> str:
-    """What is assumed of session affinity."""
+    """The assumption about session affinity."""
     seconds = f" in the last {match.seconds} s" if match.seconds else ""
     return f"no list of the `recent` match (session affinity) has {state.packet.source}{seconds}"
 
 
 def describe_element(step: Look, found: Element) -> str:
-    """What a map has for the packet."""
+    """The element of a map that was found for the packet."""
     where = f"map {step.name}" if step.name else "the map in the rule"
     return f"{where} has {format_key(found.key)} : {format_data(found)}"
 
@@ -87,7 +87,7 @@ def _pattern(pattern: Pattern) -> str:
 
 
 def format_data(found: Element) -> str:
-    """What is under a key."""
+    """The data of an element as nft writes it."""
     match found.data:
         case Jump(name):
             return f"jump {name}"

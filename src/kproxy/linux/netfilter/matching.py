@@ -1,4 +1,4 @@
-"""Whether a match holds for a packet: yes, no, or not known.  Pure."""
+"""Evaluation of a match for a packet: it holds, it does not, or that is not known.  Pure."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _in_set(
 def selector_keys(
     key: tuple[Selector, ...], state: PacketState, node: TracedNode
 ) -> Iterator[tuple[Value, ...] | None]:
-    """What the selectors read, once for each number that may be drawn; None: not known.  Raises `FieldAbsent`."""
+    """The values that the selectors read, once for each number that may be drawn; None: not known.  Raises `FieldAbsent`."""
     drawn = next((one for one in key if isinstance(one, RandomNumber)), None)
     read_values = [None if isinstance(one, RandomNumber) else read_selector(one, state, node) for one in key]
     if any(

@@ -1,4 +1,4 @@
-"""What is known of a node beside its rules: addresses, routes, virtual servers, lists of clients.  Pure.
+"""The state of a node beside its rules, as far as it is known: addresses, routes, virtual servers, lists of clients.  Pure.
 
 None, or an empty tuple of routes, means not known: the walk then follows both ways where it matters.
 """
@@ -52,7 +52,7 @@ VirtualKey = tuple[Address, str, int] | int
 
 
 class ClientEntry(NamedTuple):
-    """What a list, or set, of clients has, or IPVS of a client of the virtual server ``name``: the client, and where it goes."""
+    """Entry of a list, or set, of clients, or of IPVS for a client of the virtual server ``name``: the client, and where it goes."""
 
     name: str
     key: tuple[Value, ...]
@@ -81,7 +81,7 @@ class TracedNode:
         return self.clients is not None or self.remembered is not None
 
     def merged(self, other: TracedNode) -> TracedNode:
-        """What both know."""
+        """The node with the knowledge of both."""
         known = [one for one in (self.addresses, other.addresses) if one is not None]
         return replace(
             self,
@@ -127,7 +127,7 @@ class TracedNode:
         return tuple(sorted({r.table for r in held} - set(PLAIN_TABLES)))
 
     def knows_routes(self, family: Family) -> bool:
-        """Whether the node's routes of a family were read; there are some to its own addresses at least."""
+        """True if the node's routes of a family were read; there are some to its own addresses at least."""
         return any(family_of(r.network) is family for r in self.routes)
 
     def address_of(self, interface: str, family: Family) -> Address | None:

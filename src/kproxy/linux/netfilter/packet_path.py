@@ -94,7 +94,7 @@ class _Journey:
         return self._after(self._hook(Point.INPUT, state), self._arrived)
 
     def _unroutable(self, state: PacketState) -> PacketPath | None:
-        """What routing refuses; where no route is known at all it refuses nothing."""
+        """Discards packets that routing refuses; where no route is known at all it refuses none."""
         destination = state.packet.destination
         if self.node.is_local(destination) or not self.node.knows_routes(state.packet.family):
             return None
@@ -122,7 +122,7 @@ class _Journey:
         return self._after(self._hook(Point.POSTROUTING, state), _left)
 
     def _sent(self, ways: Paths) -> list[PacketPath]:
-        """What the node itself sends; what it sends to itself comes in by loopback."""
+        """Path of packets that the node itself sends; those to itself come in by loopback."""
         return self._after(ways, self._sent_on)
 
     def _sent_on(self, state: PacketState) -> list[PacketPath]:
@@ -143,7 +143,7 @@ class _Journey:
         return self._after(again, lambda one: self._after(self._hook(Point.INPUT, one, nat=False), _stays))
 
     def _taken(self, state: PacketState) -> list[PacketPath]:
-        """What IPVS has translated: through OUTPUT again, but not its nat, and out."""
+        """Path of packets that IPVS has translated: through OUTPUT again, but not its nat, and out."""
         state = replace(state, by_ipvs=False, out=self._out(state.packet.destination))
         local = self.node.is_local(state.packet.destination)
         if local and not state.packet.own:
@@ -270,7 +270,7 @@ def _is_sticky(virtual: IpvsVirtualServer) -> bool:
 
 
 def _entry(name: str, state: PacketState, server: IpvsRealServer) -> ClientEntry:
-    """What a virtual server knows of a client."""
+    """The entry of a virtual server for a client."""
     return ClientEntry(name, (state.packet.source, server.address, server.port))
 
 
@@ -287,7 +287,7 @@ _REFUSALS = {
     "prohibit": (PathFate.REJECTED, "rejected with icmp admin-prohibited"),
     "blackhole": (PathFate.DROPPED, "dropped"),
 }
-"""What comes of types of routes (man 8 ip-route)."""
+"""Fates of packets by type of route (man 8 ip-route)."""
 
 
 _ALIEN = "it comes from elsewhere for a loopback address"
@@ -302,7 +302,7 @@ def _alien(state: PacketState) -> PacketPath:
 
 
 def _refused(state: PacketState, fate: PathFate, text: str, reason: str) -> PacketPath:
-    """What routing does not let through."""
+    """Discards packets that routing does not let through."""
     note = TraceStep("routing", "", f"{text}: {reason}", effect=Effect.DISCARDED)
     return PacketPath(fate, state.with_step(note), delivered=False)
 

@@ -29,7 +29,7 @@ class TracedPacket(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def own(self) -> bool:
-        """Whether the node itself is the sender."""
+        """True if the node itself is the sender."""
         return self.interface == ""
 
     @property
@@ -39,7 +39,7 @@ class TracedPacket(msgspec.Struct, frozen=True, gc=False):
 
 
 class Effect(enum.Enum):
-    """What a step of the way did to the packet."""
+    """Effect of a step of the way on the packet."""
 
     NONE = "none"
     IDLE = "idle"
@@ -61,7 +61,7 @@ class TraceStep(msgspec.Struct, frozen=True, gc=False):
 
 
 class Tracking(enum.Enum):
-    """What connection tracking has to do with a packet; it meets it at priority -200 of PREROUTING and OUTPUT."""
+    """State of connection tracking for a packet, which it sees at priority -200 of PREROUTING and OUTPUT."""
 
     NOT_YET = "not yet"
     YES = "yes"
@@ -115,7 +115,7 @@ class FieldAbsent(Exception):
 
 
 def read_selector(selector: Selector, state: PacketState, node: TracedNode) -> Value | None:
-    """What a rule reads; None: that is not known.  Raises `FieldAbsent`."""
+    """The value that a rule reads; None: that is not known.  Raises `FieldAbsent`."""
     match selector:
         case FieldOf(field, protocol, family):
             if (protocol and state.packet.protocol != protocol) or (
@@ -174,7 +174,7 @@ _OF_CONNECTION = frozenset(
         FieldName.ORIGINAL_PROTOCOL,
     }
 )
-"""What a packet without a connection does not have."""
+"""Fields that a packet without a connection does not have."""
 
 
 _PLAIN: dict[FieldName, Callable[[PacketState], Value | None]] = {

@@ -1,4 +1,4 @@
-"""What rules read of a packet, and the patterns they compare it with.  Pure."""
+"""Selectors, which rules read of a packet, and the patterns they compare it with.  Pure."""
 
 from __future__ import annotations
 

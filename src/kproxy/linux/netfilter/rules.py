@@ -39,7 +39,7 @@ ALL_BITS = 0xFFFF_FFFF
 
 
 class Is(msgspec.Struct, frozen=True, gc=False):
-    """What the selectors read fits, one for one; ``negated``: some of it does not."""
+    """Each value that the selectors read fits its pattern; ``negated``: some value does not."""
 
     key: tuple[Selector, ...]
     pattern: KeyPattern
@@ -47,7 +47,7 @@ class Is(msgspec.Struct, frozen=True, gc=False):
 
 
 class InSet(msgspec.Struct, frozen=True, gc=False):
-    """What the selectors read is in the set of that name, or in one that the rule itself has."""
+    """The values that the selectors read are in the set of that name, or in one that the rule itself has."""
 
     key: tuple[Selector, ...]
     name: str
@@ -159,7 +159,7 @@ class MapMark(msgspec.Struct, frozen=True, gc=False):
 
 
 class Remember(msgspec.Struct, frozen=True, gc=False):
-    """What the selectors read is put in a list, or set, of clients; ``seconds``: until it is forgotten there."""
+    """The values that the selectors read are put in a list, or set, of clients; ``seconds``: until they are forgotten there."""
 
     name: str
     key: tuple[Selector, ...] = (FieldName.SOURCE,)
@@ -203,7 +203,7 @@ Step = Match | Statement
 
 
 class Element(msgspec.Struct, frozen=True, gc=False):
-    """What a set or map has under a key; an empty key is any key that has no element of its own.
+    """An element of a set or map: a key and its data; an empty key is any key that has no element of its own.
 
     ``data``: a verdict, or where to translate to, or a mark and its mask; `Unmodelled`: it has something that is not
     modelled.  ``excluded``: what fits is not in the set (ipset's ``nomatch``).
@@ -238,7 +238,7 @@ class Collection:
 
     @property
     def whole(self) -> bool:
-        """Whether all its elements were understood; else one of the others may have what is not found."""
+        """True if all its elements were understood; else one of the others may have what is not found."""
         return self._sorted[2]
 
     def find(self, key: tuple[Value, ...]) -> Element | None:

@@ -18,7 +18,7 @@ from kproxy.model.network import Address
 
 
 class SourceKind(enum.Enum):
-    """What a file holds; the value is what prints such."""
+    """Kind of a file's content; the value is the command that prints such."""
 
     IPTABLES = "iptables-save"
     NFTABLES = "nft -j list ruleset"
@@ -45,7 +45,7 @@ class TraceSource:
 
 @dataclass(frozen=True, slots=True)
 class TraceInputs:
-    """What is known: the node, the cluster's objects if there are any, and in a line each what was read."""
+    """All that was read: the node, the cluster's objects if there are any, and a line about each source."""
 
     node: TracedNode
     objects: tuple[tuple[str, bytes], ...] = ()
@@ -66,7 +66,7 @@ _PATTERNS: Sequence[tuple[SourceKind, re.Pattern[bytes]]] = (
 
 
 def source_kind(name: str, content: bytes) -> SourceKind:
-    """What a file holds.  Raises `CannotRead`."""
+    """The kind of a file's content.  Raises `CannotRead`."""
     if not content.strip() or content.strip() in {b"[]", b"[{}]"}:
         return SourceKind.EMPTY
     if content.lstrip()[:1] in {b"{", b"["}:

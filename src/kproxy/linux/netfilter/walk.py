@@ -390,7 +390,7 @@ def _either_way(one: PacketState, other: PacketState) -> PacketState:
 
 
 def _same_either_way(one: PacketState, other: PacketState) -> bool:
-    """Whether they differ in one condition only, which the one takes to hold and the other not to."""
+    """True if they differ in one condition only, which the one takes to hold and the other not to."""
     apart = one.conditions ^ other.conditions
     return (
         len(apart) == 2

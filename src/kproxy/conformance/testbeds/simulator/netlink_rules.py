@@ -70,7 +70,7 @@ class BatchRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RegisterContent:
-    """What is in a register: of what, how many bytes, and which bits of it, some of them flipped."""
+    """Content of a register: the selector it was loaded from, its bytes, and which of its bits, some of them flipped."""
 
     of: Selector
     size: int
@@ -180,7 +180,7 @@ class RuleReader:
         self.steps.append(_match(loaded, wanted, negated=parse_be32(held[2]) == 1))
 
     def _key(self, register: memoryview, name: str) -> tuple[Selector, ...]:
-        """What is in the registers of a key, from the first on."""
+        """Selectors that were loaded into the registers of a key, from the first on."""
         found: list[Selector] = []
         number, left = parse_be32(register), self.key_sizes[name]
         while left > 0:

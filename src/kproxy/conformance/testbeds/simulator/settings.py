@@ -1,4 +1,4 @@
-"""What the KubeProxyConfiguration of a profile means to the plan of a node, in a mode."""
+"""A profile's KubeProxyConfiguration as settings of a node's plan, in a mode."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kproxy.proxy.plan import (
 
 
 def settings_of(cluster: api.Cluster, profile: Profile, mode: str, node: str, family: Family) -> PlanSettings:
-    """What the profile's KubeProxyConfiguration means for a node."""
+    """The settings of a node's plan by the profile's KubeProxyConfiguration."""
     by_default: tuple[str, ...] = ("primary",) if mode == "nftables" else ()
     document = cluster.node(LAB.hostnames[node])
     labels = document.metadata.labels if document else {}

@@ -33,7 +33,7 @@ class SimulatedKernel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """What rules may read of the node: its addresses, and what earlier packets have left in lists of clients."""
+    """State of the node that rules may read: its addresses, and what earlier packets have left in lists of clients."""
 
     addresses: frozenset[Address]
     remembered: frozenset[ClientEntry]

@@ -1,1 +1,1 @@
-"""What tools print about a node, read into `kproxy.linux.netfilter.rules` and `kproxy.linux.netfilter.node_state`.  Pure: text comes in."""
+"""Output of tools about a node, read into `kproxy.linux.netfilter.rules` and `kproxy.linux.netfilter.node_state`.  Pure: text comes in."""

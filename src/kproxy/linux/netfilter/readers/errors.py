@@ -1,4 +1,4 @@
-"""What a reader says when it is given something else than it reads."""
+"""The error of a reader that is given something else than it reads."""
 
 
 class CannotRead(Exception):

@@ -37,7 +37,7 @@ def read_ip_routes(entries: list[Json]) -> Iterator[Route]:
 
 
 def _four(entry: Json) -> bool:
-    """Whether a default route is of IPv4."""
+    """True if a default route is of IPv4."""
     return any(
         "." in str(entry.get(name, "")) and ":" not in str(entry.get(name, ""))
         for name in ("gateway", "prefsrc")

@@ -103,7 +103,7 @@ def _mark(options: list[str]) -> SetMark | None:
 
 
 def set_match_selectors(which: Ipset, directions: str) -> tuple[Selector, ...]:
-    """What ``--match-set NAME dst,src`` reads of a packet."""
+    """The selectors of ``--match-set NAME dst,src``."""
     found: list[Selector] = []
     for part, direction in zip(which.parts, directions.split(","), strict=False):
         source = direction == "src"

@@ -36,7 +36,7 @@ class ParsedRule:
 
 
 def parse_rule_tokens(tokens: Tokens) -> ParsedRule:
-    """What comes after ``-A CHAIN``."""
+    """A rule's text after ``-A CHAIN``, split into options."""
     parsed, module, at = ParsedRule(), "", 0
     while at < len(tokens):
         negated = tokens[at] == "!"
@@ -78,7 +78,7 @@ def option_text(option: Option) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RuleContext:
-    """What a rule is read in: the family, the chains there are (what else is a target), the sets."""
+    """Context of a rule that is read: the family, the chains there are (what else is a target), the sets."""
 
     family: Family
     chains: frozenset[str]

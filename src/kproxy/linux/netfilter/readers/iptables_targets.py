@@ -33,7 +33,7 @@ from kproxy.linux.netfilter.rules import (
 
 
 def rule_statement(parsed: ParsedRule, context: RuleContext) -> list[Step]:
-    """What the rule does; nothing for one without a target."""
+    """The rule's statement; none for a rule without a target."""
     name = parsed.target
     if name in context.chains:
         return [Goto(name) if parsed.goto else Jump(name)]

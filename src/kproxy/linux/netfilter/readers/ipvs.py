@@ -78,7 +78,7 @@ _FORWARDING = {"Masq": "masquerading", "Route": "routing", "Tunnel": "tunneling"
 
 
 def read_proc_ip_vs(text: str) -> Virtuals:
-    """What the kernel prints: addresses and ports are hexadecimal, so are marks.  Raises `CannotRead`."""
+    """Virtual servers as the kernel prints them: addresses and ports are hexadecimal, so are marks.  Raises `CannotRead`."""
     found: Virtuals = {}
     key: VirtualKey | None = None
     for line in text.splitlines():

@@ -11,7 +11,7 @@ Json = Any
 
 
 STRANGE = (AttributeError, IndexError, KeyError, RuntimeError, StopIteration, TypeError, ValueError)
-"""What reading JSON of another form than the one expected ends with."""
+"""Exceptions that reading JSON of another form than the expected one ends with."""
 
 
 def format_nft_rule(statements: list[Json]) -> str:

@@ -74,7 +74,7 @@ _CONNECTION: Mapping[str, FieldName] = {
 
 
 def expression_selectors(expression: Json) -> tuple[Selector, ...]:
-    """What an expression reads: one thing, or those that are put together."""
+    """The selectors of an expression: one, or those of a concatenation."""
     if isinstance(expression, dict) and "concat" in expression:
         return tuple(one for part in expression["concat"] for one in expression_selectors(part))
     return (_selector(expression),)
@@ -89,7 +89,7 @@ def _selector(expression: Json) -> Selector:
 
 
 def _payload(held: Json) -> Selector:
-    """What is of one protocol, or of one family, holds for packets of that alone (man 8 nft, payload expressions)."""
+    """A field of one protocol or family, which other packets do not have (man 8 nft, payload expressions)."""
     protocol_name, field = held.get("protocol", ""), held.get("field", "")
     if (known := _PAYLOAD.get((protocol_name, field))) is not None:
         return known
@@ -143,7 +143,7 @@ _SELECTORS: Mapping[str, Callable[[Json], Selector | None]] = {
 
 
 def read_pattern(value: Json) -> Pattern | None:
-    """What is compared with; None: that is not known."""
+    """The pattern of a comparison; None: that is not known."""
     match value:
         case bool():
             return int(value)
@@ -218,7 +218,7 @@ def _protocol(part: Pattern) -> Pattern:
 
 
 def by_protocol_name(selector: Selector, wanted: Pattern) -> Pattern:
-    """What a selector is compared with; a protocol by its name."""
+    """The pattern that a selector is compared with; a protocol by its name."""
     field = selector.field if isinstance(selector, FieldOf) else selector
     if field not in {FieldName.PROTOCOL, FieldName.ORIGINAL_PROTOCOL}:
         return wanted
