@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from ipaddress import ip_address
 from typing import TypeVar
 
@@ -50,7 +50,10 @@ _INTERVAL, _CONCATENATED, _INTERVAL_END = 0x4, 0x80, 1
 _VERDICT = 0xFFFF_FF00
 
 _Bytes = tuple[bytes, bytes]
-"""The first and the last key of an element; of one key the last is empty, of an interval's end it is `_END`."""
+"""The first and the last key of an element; of one key the last is empty, of an interval's end it is `_END`.
+
+Of a rule its expressions and its user data.
+"""
 _END = b"end"
 
 
@@ -69,7 +72,7 @@ class _Set:
 @dataclass(frozen=True, slots=True)
 class _Chain:
     hook: Hook | None
-    rules: tuple[Attributes, ...] = ()
+    rules: tuple[_Bytes, ...] = ()
 
 
 @dataclass
@@ -97,7 +100,9 @@ class NetlinkTable:
         """The table as packets walk it; what has not changed is not read again."""
         if not self.name:
             return ()
-        chains = {name: self._known("chain", name, held, self._chain) for name, held in self.chains.items()}
+        sizes = tuple((name, one.key_size) for name, one in self.sets.items())
+        read = partial(self._chain, sizes)
+        chains = {name: self._known("chain", name, held, read) for name, held in self.chains.items()}
         sets = {name: self._known("set", name, held, _collection) for name, held in self.sets.items()}
         label = f"{_LABELS[self.family]} {self.name}"
         return (Table(label, frozenset({self.family}), chains, sets),)  # type: ignore[arg-type]
@@ -110,8 +115,7 @@ class NetlinkTable:
             known = self._read[f"{kind} {name}"] = held, read(name, held)
         return known[1]
 
-    def _chain(self, name: str, held: _Chain) -> Chain:
-        sizes = {name: one.key_size for name, one in self.sets.items()}
+    def _chain(self, sizes: tuple[tuple[str, int], ...], name: str, held: _Chain) -> Chain:
         return Chain(name, RulesToRead(partial(_rules, held.rules, self.family, sizes)), held.hook)
 
     def _do(self, message: BatchMessage) -> None:
@@ -144,7 +148,8 @@ class NetlinkTable:
         old = _take(self.chains, name)
         if kind not in {6, 8}:
             raise BatchRefused(f"message {kind}")
-        self.chains[name] = _Chain(old.hook, (*old.rules, held) if kind == 6 else ())
+        rules = (*old.rules, (bytes(held[4]), bytes(held.get(7, b"")))) if kind == 6 else ()
+        self.chains[name] = _Chain(old.hook, rules)
 
     def _change_elements(self, name: str, packed: memoryview, *, added: bool) -> None:
         held = _take(self.sets, name)
@@ -218,14 +223,18 @@ def _element(packed: memoryview) -> tuple[_Bytes, bytes]:
     return (first, last), bytes(held[2]) if 2 in held else b""
 
 
-def _rules(held: Iterable[Attributes], family: Family, sizes: Mapping[str, int]) -> Iterator[Rule]:
-    for number, one in enumerate(held, 1):
-        reader = RuleReader(family, sizes)
-        for expression in list_items(one[4]):
+@lru_cache(maxsize=1 << 12)
+def _rules(held: tuple[_Bytes, ...], family: Family, sizes: tuple[tuple[str, int], ...]) -> tuple[Rule, ...]:
+    """Remembered, since all but a few chains are the same in every table."""
+    found = []
+    for number, (expressions, userdata) in enumerate(held, 1):
+        reader = RuleReader(family, dict(sizes))
+        for expression in list_items(memoryview(expressions)):
             parts = attributes(expression)
             reader.read(text(parts[1]), attributes(parts[2]))
-        comment = bytes(one[7][2:]).rstrip(b"\0").decode() if 7 in one else ""
-        yield Rule(tuple(reader.steps), comment, f"rule {number}", comment)
+        comment = userdata[2:].rstrip(b"\0").decode()
+        found.append(Rule(tuple(reader.steps), comment, f"rule {number}", comment))
+    return tuple(found)
 
 
 def _collection(_: str, held: _Set) -> Collection:
