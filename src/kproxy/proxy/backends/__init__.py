@@ -9,7 +9,7 @@ The same file name means the same thing in each folder:
 =================  =========================================================================================
 ``backend``        ``BACKEND``, an object with the protocol `ProxyBackend`; imports the kernel only when it is called
 ``names``          names of tables, chains, sets and devices that operators and other tools know
-``rules``          the kernel's objects as typed values
+``rules``          objects of the kernel as typed values, beside the rules of `kproxy.linux.netfilter`
 ``compile``        one service port of a `Plan` to rules
 ``static_rules``   rules that exist whatever Services there are
 ``desired_state``  all that one family's kernel should hold; shares what did not change with the value before

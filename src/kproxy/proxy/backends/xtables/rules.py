@@ -82,10 +82,10 @@ def hook_specification(rule: Rule) -> str:
     return " ".join((*matches, *comment, target))
 
 
-def render(chain: Chain, mark: str = "#010x") -> list[str]:
+def render(chain: Chain) -> list[str]:
     """The chain's ``-A`` lines for ``iptables-restore``, in order, without line ends."""
     append = f"-A {chain.name} "
-    return [append + specification(rule, mark) for rule in chain.rules]
+    return [append + specification(rule) for rule in chain.rules]
 
 
 def format_step(step: Step, mark: str = "#010x") -> str:
