@@ -113,7 +113,7 @@ MUTANTS = (
     ),
     in_nftables(
         "nftables.numbers-with-a-gap",
-        "The number before the last endpoint's is nobody's.",
+        "The number before the last endpoint's belongs to no endpoint.",
         Patch(f"{COMPILE}service_elements", _with_a_gap),
         clauses="balancing.even balancing.every-endpoint-chosen",
     ),

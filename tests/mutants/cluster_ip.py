@@ -50,7 +50,7 @@ MUTANTS = (
     ),
     in_ipvs(
         "ipvs.filter.refusal",
-        "Ports that nobody serves are not refused: the node's own sockets answer at cluster IPs.",
+        "Ports that no Service has are not refused: the node's own sockets answer at cluster IPs.",
         left_out_of_chain(TableName.FILTER, ipvs_names.IPVS_FILTER, Reject),
         clauses="cluster-ip.undefined-port.not-served",
         needs_kernel=True,

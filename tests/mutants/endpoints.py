@@ -151,7 +151,7 @@ MUTANTS = (
     ),
     mutant(
         "slices.one-target-port",
-        "All endpoints are asked on the port of the first.",
+        "All endpoints are sent to on the port of the first.",
         _merging(_on_the_port_of_the_first),
         clauses="slices.target-port.per-endpoint",
     ),

@@ -25,7 +25,7 @@ MUTANTS = (
     ),
     mutant(
         "configuration.external-ips-gate-ignored",
-        "External IPs are served though the gate says no.",
+        "External IPs are served though the gate forbids it.",
         Patch("kproxy.proxy.plan.planner:plan_service", with_settings(allow_external_ips=True)),
         clauses="external-ip.disabled.untouched",
     ),

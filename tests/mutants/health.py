@@ -68,7 +68,7 @@ MUTANTS = (
     ),
     mutant(
         "health-check.of-all-nodes",
-        "A node tells load balancers of other nodes' endpoints too.",
+        "A node reports other nodes' endpoints to load balancers too.",
         Patch("kproxy.proxy.plan.health_checks:_local_ready", instead(_ready_anywhere)),
         clauses="health-check.local-endpoints.told",
         needs_kernel=True,

@@ -11,7 +11,7 @@ from tests.mutants.patches.ipvs import APPLIER, MACHINE, left_out_of_chain, with
 
 IN_GUEST = "tests/uml/guest/ipvs_kernel.py"
 DIFF = "kproxy.proxy.backends.ipvs.diff:"
-STEP_BY_STEP = "a case asks when all is done"
+STEP_BY_STEP = "a case probes when all is done"
 DIFF_TESTS = "tests/unit/proxy/backends/ipvs/test_diff.py"
 
 
@@ -70,7 +70,10 @@ MUTANTS = (
         "ipvs.settings.strict-arp",
         "strictARP changes nothing.",
         Patch(f"{MACHINE}_STRICT_ARP", lambda _: {}),
-        unseen=Unseen("nobody in the lab asks who has an address", f"{IN_GUEST}::test_kernel_settings"),
+        unseen=Unseen(
+            "no machine of the lab sends ARP requests for a Service's address",
+            f"{IN_GUEST}::test_kernel_settings",
+        ),
         needs_kernel=True,
     ),
     in_ipvs(
@@ -78,7 +81,7 @@ MUTANTS = (
         "Virtual servers inside excludeCIDRs are taken for ours.",
         Patch(f"{APPLIER}_Ownership.__init__", lambda init: lambda self, *of: init(self, *of[:-1], ())),
         unseen=Unseen(
-            "a virtual server that no proxy made is nobody's Service",
+            "a virtual server that no proxy made belongs to no Service",
             f"{IN_GUEST}::test_a_restarted_proxy_takes_over_what_the_last_one_left_"
             "and_spares_what_is_not_a_proxys",
         ),
@@ -89,7 +92,7 @@ MUTANTS = (
         "All virtual servers are taken for ours.",
         Patch(f"{APPLIER}_Ownership.has", answering(value=True)),
         unseen=Unseen(
-            "a virtual server that no proxy made is nobody's Service",
+            "a virtual server that no proxy made belongs to no Service",
             f"{IN_GUEST}::test_a_restarted_proxy_takes_over_what_the_last_one_left_"
             "and_spares_what_is_not_a_proxys",
         ),

@@ -45,7 +45,7 @@ Run = Callable[[Mutant, Sequence[Case]], Awaitable[Report]]
 class Judgement:
     """Result of a mutant.
 
-    ``killers``: IDs of failed cases that cite ``clauses`` (or a test).  ``asked``: how many
+    ``killers``: IDs of failed cases that cite ``clauses`` (or a test).  ``requested``: how many
     cases were put to it.  ``trouble``: why it could not be judged.
     """
 

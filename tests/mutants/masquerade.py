@@ -78,7 +78,7 @@ MUTANTS = (
     ),
     mutant(
         "detector.ignored",
-        "Pods are not told from others: all traffic to cluster IPs is masqueraded.",
+        "Pods are not distinguished from other senders: all traffic to cluster IPs is masqueraded.",
         *without(Rules(chain=POOLS, target=MARK), FieldName.SOURCE, FieldName.IN),
         clauses="masquerade.cluster-ip.pod-source-preserved",
     ),
@@ -147,7 +147,7 @@ MUTANTS = (
     ),
     in_ipvs(
         "ipvs.detector.ignored",
-        "Pods are not told from others.",
+        "Pods are not distinguished from other senders.",
         Patch("kproxy.proxy.backends.ipvs.static_rules:from_pods", answering(())),
         clauses="masquerade.cluster-ip.outside-rewritten external-policy.local.pods-reach-all-endpoints",
     ),

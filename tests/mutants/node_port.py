@@ -105,7 +105,7 @@ MUTANTS = (
     ),
     in_ipvs(
         "ipvs.node-addresses-of-the-start",
-        "What comes and goes on other interfaces is not heard of.",
+        "Addresses that come and go on other interfaces are not noticed.",
         Patch("kproxy.linux.node_addresses:AddressMonitor._changed", answering(value=False)),
         clauses="node-port.addresses.gained.served",
         needs_kernel=True,

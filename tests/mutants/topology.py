@@ -76,7 +76,7 @@ MUTANTS = (
     ),
     mutant(
         "topology.no-match-nobody",
-        "Where no hint names the zone nobody answers.",
+        "Where no hint names the zone no endpoint answers.",
         Patch("kproxy.proxy.plan.pools:_closest", _only_hinted),
         clauses="topology.no-match.all-endpoints",
     ),

@@ -33,8 +33,8 @@ def left_out_of_chain(
     def goes(rule: Rule) -> bool:
         *matches, last = rule.steps
         fits = isinstance(last, target) if isinstance(target, type) else target is None or last == target
-        asks = of is None or any(isinstance(match, InSet) and match.name in names for match in matches)
-        return fits and asks and (not kinds or not kinds.isdisjoint(map(kind_of, matches)))
+        matched = of is None or any(isinstance(match, InSet) and match.name in names for match in matches)
+        return fits and matched and (not kinds or not kinds.isdisjoint(map(kind_of, matches)))
 
     def wrap(chains: Function) -> Function:
         def edited(*of_writer: object) -> Chains:
