@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kproxy.options.option import CommandOption, Front, positive_int, positive_seconds
+from kproxy.options.option import CommandOption, Front, positive_int, positive_seconds, switch
 
 _JUDGE = Front.RUN | Front.FUZZ
 _COPY = Front.COMPARE | Front.LAB_UP
@@ -99,11 +99,9 @@ _SUBJECT = (
         )
         for client in ("client", "remote")
     ),
-    CommandOption(
+    switch(
         name="--allow-production",
         fronts=Front.CLUSTER,
-        type=bool,
-        default=False,
         old_name="--really",
         help="run although the cluster looks like one in production",
     ),
@@ -238,11 +236,9 @@ _CASES = (
         help="a case from a file, as `kproxy compare --export` and `kproxy conformance fuzz` write it; "
         "then only cases of files are run",
     ),
-    CommandOption(
+    switch(
         name="--slow",
         fronts=_RESULTS | Front.PYTEST,
-        type=bool,
-        default=False,
         help="include cases that must wait for real time to pass; a slow case whose whole ID is given is run anyway",
     ),
     CommandOption(
@@ -321,11 +317,9 @@ _FUZZ = (
         field="directory",
         help="folder for failing worlds, as Python modules",
     ),
-    CommandOption(
+    switch(
         name="--no-shrink",
         fronts=Front.FUZZ,
-        type=bool,
-        default=False,
         help="keep failing worlds as they are, instead of making them small",
     ),
 )
@@ -376,27 +370,21 @@ _OUTPUTS = (
         default="kproxy-results",
         help="the folder for results.json, results.xml (JUnit), results.html and evidence",
     ),
-    CommandOption(
+    switch(
         name="--dry-run",
         fronts=Front.RUN,
-        type=bool,
-        default=False,
         old_name="--dryrun",
         help="run nothing; print which cases would run on which kernel, in which order, and why not the others",
     ),
-    CommandOption(
+    switch(
         name="--skip-missing-kernels",
         fronts=Front.RUN,
-        type=bool,
-        default=False,
         old_name="--where-possible",
         help="without --mode: a mode that no kernel here can run is left out and does not change the exit status",
     ),
-    CommandOption(
+    switch(
         name="--print-missing-packages",
         fronts=Front.RUN,
-        type=bool,
-        default=False,
         old_name="--lacking-packages",
         help="run nothing; print the Debian packages that provide a kernel for modes that have none here",
     ),
@@ -407,11 +395,9 @@ _OUTPUTS = (
         nargs="*",
         help="results that `kproxy conformance run --json` wrote",
     ),
-    CommandOption(
+    switch(
         name="--schema",
         fronts=Front.REPORT,
-        type=bool,
-        default=False,
         help="print the JSON Schema of results, and nothing else",
     ),
 )

@@ -7,6 +7,7 @@ import enum
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 _LINK = re.compile(r"\[([^]]*)\]\(([^)]*)\)")
 """A link in Markdown: its text and its target."""
@@ -109,6 +110,10 @@ class CommandOption:
         remarks += [f"default: {default}"] if default else []
         remarks += ["repeatable"] if self.repeatable else []
         return f"{self.help} ({'; '.join(remarks)})" if remarks else self.help
+
+
+switch = partial(CommandOption, type=bool, default=False)
+"""An option without a value, off by default."""
 
 
 def positive_int(text: str) -> int:

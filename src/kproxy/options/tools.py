@@ -8,7 +8,7 @@ from __future__ import annotations
 from argparse import REMAINDER
 from pathlib import Path
 
-from kproxy.options.option import CommandOption, Front
+from kproxy.options.option import CommandOption, Front, switch
 
 DEFAULT_LAB = "default"
 """Name of a running lab where none is given."""
@@ -132,11 +132,9 @@ _CLUSTER = (
         metavar="RANGES",
         help="the proxy's nodePortAddresses: ranges with commas between, or primary",
     ),
-    CommandOption(
+    switch(
         name="--masquerade-all",
         fronts=_COPY | Front.EXPLAIN,
-        type=bool,
-        default=False,
         help="the proxy's masqueradeAll",
     ),
     CommandOption(
@@ -191,9 +189,7 @@ _SPEC_SHOW = (
         default_text="list the topics",
         help="ID of a clause, case, behaviour, reported bug or topic",
     ),
-    CommandOption(
-        name="--json", fronts=Front.SPEC_SHOW, type=bool, default=False, help="print every item, as JSON"
-    ),
+    switch(name="--json", fronts=Front.SPEC_SHOW, help="print every item, as JSON"),
 )
 
 _LAB = (
