@@ -54,7 +54,7 @@ class Options:
 
     names: tuple[str, ...]
     testbed: str
-    variant: Xtables
+    iptables: str
     kernel: str
     parallel: int
     everything: bool
@@ -62,6 +62,11 @@ class Options:
     @property
     def on_kernel(self) -> bool:
         return self.testbed == "netns"
+
+    @property
+    def variant(self) -> Xtables:
+        """Of iptables, by the abilities of the kernel that this process runs on."""
+        return environment.iptables_variant(self.iptables)
 
 
 def main() -> int:
@@ -93,7 +98,7 @@ def _options() -> Options:
     )
     parser.add_argument("names", nargs="*", metavar="GLOB", help="only these mutants")
     parser.add_argument("--testbed", default="netns", choices=["netns", "simulator"])
-    parser.add_argument("--iptables", default="nft", choices=["nft", "legacy"])
+    parser.add_argument("--iptables", default="auto", choices=["auto", "nft", "legacy"])
     parser.add_argument(
         "--kernel",
         default="auto",
@@ -111,7 +116,7 @@ def _options() -> Options:
     return Options(
         names=tuple(arguments.names),
         testbed=arguments.testbed,
-        variant=Xtables[arguments.iptables.upper()],
+        iptables=arguments.iptables,
         kernel=arguments.kernel,
         parallel=arguments.parallel,
         everything=arguments.all,
@@ -139,7 +144,7 @@ def _placed(
 
 
 def _of_guest(mode: str, options: Options) -> RunOptions:
-    return RunOptions(mode=mode, kernel=options.kernel, globs=())
+    return RunOptions(mode=mode, kernel=options.kernel, iptables=options.iptables, globs=())
 
 
 def _wants_a_guest(mode: str, options: Options) -> bool:
@@ -152,7 +157,7 @@ def _wants_a_guest(mode: str, options: Options) -> bool:
 def _in_a_guest(wanted: Sequence[Mutant], options: Options, console: Console) -> int:
     """The exit status of the same command for these mutants on the kernel that can run them."""
     names = [wrong.name for wrong in wanted]
-    arguments = ["--kernel", KernelName.HOST.value, "--iptables", options.variant.name.lower()]
+    arguments = ["--kernel", KernelName.HOST.value, "--iptables", options.iptables]
     command = [sys.executable, "-m", "tests.mutants", *names, *arguments, "--parallel", str(options.parallel)]
     try:
         chosen = placement.kernel_for_run(run := _of_guest(wanted[0].mode, options), ())
