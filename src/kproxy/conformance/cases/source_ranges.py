@@ -112,10 +112,10 @@ NODES_ARE_BOUND = case(
 
 EVERY_ADDRESS_IS_GUARDED = case(
     "source-ranges.every-address-is-guarded",
-    "Ranges hold for each of two load balancer IPs, and let the node that they list reach both.",
+    "Ranges hold for each of two load balancer IPs, and let the node that they list first reach both.",
     Apply(
         pair := OPEN.replace(
-            vips=(Vip(), Vip(ip_mode="VIP")), source_ranges=(SourceRange.REMOTE_NETWORK, "a")
+            vips=(Vip(), Vip(ip_mode="VIP")), source_ranges=("a", SourceRange.REMOTE_NETWORK)
         )
     ),
     Probe(sender=remote("a"), to=pair.vip(0), expect=FROM_BOTH, spread=True),
