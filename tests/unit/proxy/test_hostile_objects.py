@@ -23,6 +23,7 @@ from kproxy.proxy.backends.ipvs import compile as ipvs_compile
 from kproxy.proxy.backends.ipvs import desired_state as ipvs
 from kproxy.proxy.backends.ipvs import diff as ipvs_diff
 from kproxy.proxy.backends.ipvs import static_rules as ipvs_chains
+from kproxy.proxy.backends.ipvs.rules import rule_text
 from kproxy.proxy.backends.nftables import desired_state as nftables
 from kproxy.proxy.backends.nftables import diff as nftables_diff
 from kproxy.proxy.backends.nftables import static_rules as nftables_base
@@ -69,7 +70,7 @@ def ipvs_lines(desired: Plan) -> list[str]:
     picture = ipvs_diff.KernelState()
     todo = str(ipvs_diff.transaction(picture, ipvs_diff.full_transaction(picture, made), desired.family))
     tables = ipvs_chains.build_ruleset(made.chain_context).chains
-    rules = [str(rule) for chains in tables.values() for rules in chains.values() for rule in rules]
+    rules = [rule_text(rule) for chains in tables.values() for rules in chains.values() for rule in rules]
     return sorted(filter(None, todo.splitlines())) + rules
 
 
