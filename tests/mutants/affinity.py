@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kproxy.linux.netfilter.rules import Jump, Recent, Remember, Step, Translate
+from kproxy.linux.netfilter.rules import Dnat, Jump, Recent, Remember, Step
 from kproxy.proxy.backends.ipvs.rules import Server
 from tests.mutants.mutant import Function, Patch, in_ipvs, in_nftables, instead, mutant
 from tests.mutants.patches.iptables import ENDPOINT, POOLS, Rules, left_out, with_match, without
@@ -54,7 +54,7 @@ MUTANTS = (
     mutant(
         "affinity.not-remembered",
         "The endpoint that a client has is not remembered.",
-        *without(Rules(chain=ENDPOINT, target=Translate), Remember),
+        *without(Rules(chain=ENDPOINT, target=Dnat), Remember),
         clauses="affinity.client-ip.sticks",
         needs_kernel=True,
     ),

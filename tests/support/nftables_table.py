@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kproxy.linux.netfilter.rules import Chain, Goto, InSet, Jump, Look, Remember, Rule
+from kproxy.linux.netfilter.rules import Chain, Goto, InSet, Jump, MapLookup, Remember, Rule
 from kproxy.model.network import Family
 from kproxy.proxy.backends.nftables.commands import (
     AddChain,
@@ -112,7 +112,7 @@ class SimulatedTable:
             match step:
                 case Jump(chain) | Goto(chain) if chain not in self.chains:
                     return True
-                case InSet(_, name) | Look(_, name) | Remember(name):
+                case InSet(_, name) | MapLookup(_, name) | Remember(name):
                     if name not in self.collections:
                         return True
                 case _:
@@ -121,7 +121,7 @@ class SimulatedTable:
 
     def _uses_collection(self, name: CollectionName) -> bool:
         return any(
-            isinstance(step, InSet | Look | Remember) and step.name == name
+            isinstance(step, InSet | MapLookup | Remember) and step.name == name
             for chain in self.chains.values()
             for rule in chain.rules
             for step in rule.steps

@@ -24,18 +24,18 @@ from kproxy.linux.netfilter.patterns import (
 from kproxy.linux.netfilter.rules import (
     ALL_BITS,
     Chance,
+    Dnat,
     End,
     Goto,
     InSet,
     Is,
     Jump,
-    Look,
+    MapLookup,
     Masquerade,
     Reject,
     Remember,
     SetMark,
     Step,
-    Translate,
     Verdict,
 )
 from kproxy.linux.netfilter.sources import TraceSource, source_kind
@@ -225,11 +225,11 @@ class _Steps:
             case Remember(name, key, seconds):
                 element = {"elem": {"val": self.key(key), "timeout": seconds}}
                 return {"set": {"op": "update", "elem": element, "set": f"@{name}"}}
-            case Look(key, name, translate):
+            case MapLookup(key, name, translate):
                 found = {"key": self.key(key), "data": f"@{name}"}
                 translated = {"dnat": {"family": self.family, "addr": {"map": found}}}
                 return translated if translate else {"vmap": found}
-            case Translate(address, port):
+            case Dnat(address, port):
                 return {"dnat": {"addr": str(address), "port": port}}
             case Jump() | Goto() | End():
                 return _verdict(step)

@@ -149,7 +149,7 @@ def _lines_of_all(entries: Sequence[CaseResult], report: Report) -> Iterator[str
 def _evidence_and_command(entry: CaseResult, report: Report) -> Iterator[str]:
     if entry.evidence:
         yield f"evidence: {entry.evidence}"
-    yield f"again:    {report.reproduce_command} --case '{entry.case.id}'"
+    yield f"rerun:    {report.reproduce_command} --case '{entry.case.id}'"
 
 
 def summary_line(report: Report) -> str:

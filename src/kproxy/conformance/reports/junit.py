@@ -83,7 +83,7 @@ def _details(entry: ResultRead, column: Column, comparison: Comparison) -> Itera
     if entry.evidence:
         yield f"evidence: {entry.evidence}"
     if column.run.reproduce_command and entry.result in {Result.FAILED, Result.DEVIATION, Result.BROKEN}:
-        yield f"again: {column.run.reproduce_command} --case '{entry.id}'"
+        yield f"rerun: {column.run.reproduce_command} --case '{entry.id}'"
 
 
 def _clean(text: str) -> str:

@@ -165,7 +165,7 @@ def _sources(seen: lab.Answered, context: ProbeContext) -> set[SourceIP]:
 
 def _silent(seen: lab.Silent, context: ProbeContext) -> Observation:
     if seen.endpoint_saw or seen.connected:
-        who = ", ".join(reception.who for reception in seen.evidence.receptions) or "somebody"
+        who = ", ".join(reception.who for reception in seen.evidence.receptions) or "an endpoint"
         return Observation(frozenset(), f"silence, although {who} got it: the answer was lost")
     judge = context.judge
     beyond = seen.evidence.left(judge)

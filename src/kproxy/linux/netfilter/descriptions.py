@@ -7,18 +7,18 @@ from msgspec.structs import replace
 from kproxy.linux.netfilter.packet_state import Effect, PacketState, TracedPacket
 from kproxy.linux.netfilter.patterns import FieldOf, Masked, Pattern, Span, UnmodelledField
 from kproxy.linux.netfilter.rules import (
+    Dnat,
     Element,
     End,
     Goto,
     InSet,
     Is,
     Jump,
-    Look,
+    MapLookup,
     Match,
     Recent,
     Rule,
     SetMark,
-    Translate,
     Unknown,
     Unmodelled,
 )
@@ -30,14 +30,14 @@ def format_socket(address: Address, port: int) -> str:
     return f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}"
 
 
-def format_destination(step: Translate, packet: TracedPacket) -> str:
+def format_destination(step: Dnat, packet: TracedPacket) -> str:
     """Where DNAT sends; of a range all of it."""
     if isinstance(step.address, Span) or isinstance(step.port, Span):
         return f"{_part(step.address) or packet.destination} port {_part(step.port) or packet.port}, any of these"
     return format_socket(packet.destination, packet.port)
 
 
-def format_range(step: Translate) -> str:
+def format_range(step: Dnat) -> str:
     """Addresses and ports of which one is taken."""
     return " port ".join(part for part in (_part(step.address), _part(step.port)) if part)
 
@@ -71,7 +71,7 @@ def describe_unseen_client(match: Recent, state: PacketState) -> str:
     return f"no list of the `recent` match (session affinity) has {state.packet.source}{seconds}"
 
 
-def describe_element(step: Look, found: Element) -> str:
+def describe_element(step: MapLookup, found: Element) -> str:
     """The element of a map that was found for the packet."""
     where = f"map {step.name}" if step.name else "the map in the rule"
     return f"{where} has {format_key(found.key)} : {format_data(found)}"
@@ -95,7 +95,7 @@ def format_data(found: Element) -> str:
             return f"goto {name}"
         case End() as end:
             return end.name.lower()
-        case Translate(address, port):
+        case Dnat(address, port):
             return f"{_part(address)} . {_part(port)}" if port else _part(address)
         case SetMark(_, flip):
             return f"mark {flip:#x}"

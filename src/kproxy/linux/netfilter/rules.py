@@ -108,7 +108,7 @@ class Reject(msgspec.Struct, frozen=True, gc=False):
     how: str = "icmp-port-unreachable"
 
 
-class Translate(msgspec.Struct, frozen=True, gc=False):
+class Dnat(msgspec.Struct, frozen=True, gc=False):
     """DNAT.  None: as it is.  Several addresses or ports: any of them."""
 
     address: Address | Span | None
@@ -166,7 +166,7 @@ class Remember(msgspec.Struct, frozen=True, gc=False):
     seconds: int | None = None
 
 
-class Look(msgspec.Struct, frozen=True, gc=False):
+class MapLookup(msgspec.Struct, frozen=True, gc=False):
     """Do what a map has for the key: a verdict, or (``translate``) DNAT to what is there.  Nothing there: go on."""
 
     key: tuple[Selector, ...]
@@ -195,7 +195,7 @@ class Unmodelled(msgspec.Struct, frozen=True, gc=False):
 Verdict = Jump | Goto | End
 Change = SetMark | CopyMark | MapMark | LoseMark | Remember | CountPacket | NoTrack
 """Statements after which the rule goes on."""
-Statement = Verdict | Reject | Translate | Redirect | Masquerade | Change | Look | Unmodelled
+Statement = Verdict | Reject | Dnat | Redirect | Masquerade | Change | MapLookup | Unmodelled
 Step = Match | Statement
 
 
@@ -210,7 +210,7 @@ class Element(msgspec.Struct, frozen=True, gc=False):
     """
 
     key: KeyPattern
-    data: Verdict | Translate | SetMark | Unmodelled | None = None
+    data: Verdict | Dnat | SetMark | Unmodelled | None = None
     comment: str = ""
     excluded: bool = False
 

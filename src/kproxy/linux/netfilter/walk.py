@@ -26,14 +26,15 @@ from kproxy.linux.netfilter.rules import (
     Change,
     CopyMark,
     CountPacket,
+    Dnat,
     Element,
     End,
     Goto,
     InSet,
     Is,
     Jump,
-    Look,
     LoseMark,
+    MapLookup,
     MapMark,
     Masquerade,
     Match,
@@ -47,7 +48,6 @@ from kproxy.linux.netfilter.rules import (
     Statement,
     Step,
     Table,
-    Translate,
     Unknown,
     Unmodelled,
 )
@@ -230,7 +230,7 @@ class Walk:
 
     def _ending(self, place: tuple[Chain, Rule], step: Statement, state: PacketState) -> Tried:
         match step:
-            case Look():
+            case MapLookup():
                 yield from self._look(place, step, state)
             case Jump(name) | Goto(name):
                 yield from self._other(place, step, name, state)
@@ -273,7 +273,7 @@ class Walk:
             else:
                 yield through, after
 
-    def _look(self, place: tuple[Chain, Rule], step: Look, state: PacketState) -> Tried:
+    def _look(self, place: tuple[Chain, Rule], step: MapLookup, state: PacketState) -> Tried:
         """Each element that may be found, each with its share."""
         collection = step.inline or self.table.collections.get(step.name)
         try:
@@ -298,13 +298,15 @@ class Walk:
             else:
                 yield self._unmodelled(place, f"an element of the map: {step.name or place[1].text}", share)
 
-    def _take(self, place: tuple[Chain, Rule], step: Look, element: Element, state: PacketState) -> Tried:
+    def _take(
+        self, place: tuple[Chain, Rule], step: MapLookup, element: Element, state: PacketState
+    ) -> Tried:
         has = descriptions.describe_element(step, element)
         chain, rule = place
         place = chain, replace(rule, comment=element.comment or rule.comment)
         match element.data:
-            case Translate(address, port) as target:
-                wanted = target if step.port is None else Translate(address, step.port or port)
+            case Dnat(address, port) as target:
+                wanted = target if step.port is None else Dnat(address, step.port or port)
                 yield PathFate.ACCEPT, _to(wanted, state).with_step(self._step(place, has, Effect.TRANSLATED))
             case Jump() | Goto() | End():
                 for fate, after in self._ending(place, element.data, state):
@@ -315,13 +317,13 @@ class Walk:
     def _translated(self, place: tuple[Chain, Rule], step: Statement, state: PacketState) -> PacketState:
         effect = Effect.TRANSLATED
         match step:
-            case Translate():
+            case Dnat():
                 changed = _to(step, state)
                 description = (
                     f"the destination becomes {descriptions.format_destination(step, changed.packet)}"
                 )
             case Redirect(port):
-                changed = replace(_to(Translate(self._own(state), port), state), to_node=True)
+                changed = replace(_to(Dnat(self._own(state), port), state), to_node=True)
                 description = "the destination becomes the node itself"
             case Masquerade(address):
                 effect = Effect.MASQUERADED
@@ -339,7 +341,7 @@ class Walk:
         return self.node.address_of(packet.interface or "", packet.family)
 
 
-def _to(step: Translate, state: PacketState) -> PacketState:
+def _to(step: Dnat, state: PacketState) -> PacketState:
     """Of a range the first stands for all."""
     if isinstance(step.address, Span) or isinstance(step.port, Span):
         state = state.assuming(f"of {descriptions.format_range(step)} the first is taken; any may be")

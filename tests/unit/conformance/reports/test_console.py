@@ -48,7 +48,7 @@ def test_a_failure_shows_what_was_lawful_what_was_seen_and_how_to_go_on() -> Non
         "seen:    TCP RST",
         "clauses: a.first",
         "evidence: evidence/one",
-        "again:    kproxy conformance run --proxy my.toml --mode ebpf --case 'group.one'",
+        "rerun:    kproxy conformance run --proxy my.toml --mode ebpf --case 'group.one'",
     ):
         assert line in page
 
@@ -57,12 +57,12 @@ def test_a_failure_shows_what_was_lawful_what_was_seen_and_how_to_go_on() -> Non
 def test_what_is_no_failure_is_a_line_of_the_table_only(kind: Result) -> None:
     page = shown(result(kind))
     assert kind.value in page
-    assert "again:" not in page
+    assert "rerun:" not in page
 
 
 def test_a_failure_is_not_cut_by_a_narrow_terminal() -> None:
     page = shown(result(Result.FAILED), width=40)
-    assert "again:    kproxy conformance run --proxy my.toml --mode ebpf --case 'group.one'" in page
+    assert "rerun:    kproxy conformance run --proxy my.toml --mode ebpf --case 'group.one'" in page
 
 
 def test_one_reason_that_broke_many_cases_is_reported_once() -> None:

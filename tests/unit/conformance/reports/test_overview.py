@@ -103,7 +103,7 @@ def test_on_a_narrow_page_verdicts_stay_whole_and_times_are_left_out() -> None:
 def test_failures_report_which_run_they_are_of() -> None:
     page = shown(outcome("nftables"), outcome("ipvs", Result.FAILED), outcome("ebpf", Result.BROKEN))
     assert any(line.startswith("failed ipvs: group.one: ") for line in page)
-    assert "  again:    kproxy conformance run --mode ipvs --case 'group.one'" in page
+    assert "  rerun:    kproxy conformance run --mode ipvs --case 'group.one'" in page
     assert any(line.startswith("broken ebpf: why") for line in page)
 
 

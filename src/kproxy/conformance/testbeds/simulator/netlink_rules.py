@@ -27,18 +27,18 @@ from kproxy.linux.netfilter.patterns import (
 from kproxy.linux.netfilter.readers.numbers import as_host_address, normalize_protocol
 from kproxy.linux.netfilter.rules import (
     Chance,
+    Dnat,
     End,
     Goto,
     InSet,
     Is,
     Jump,
-    Look,
+    MapLookup,
     Masquerade,
     Reject,
     Remember,
     SetMark,
     Step,
-    Translate,
     Verdict,
 )
 from kproxy.linux.netlink import attributes
@@ -115,7 +115,7 @@ class RuleReader:
     key_sizes: Mapping[str, int]
     steps: list[Step] = field(default_factory=list)
     _registers: dict[int, RegisterContent | bytes] = field(default_factory=dict)
-    _found: Look | None = None
+    _found: MapLookup | None = None
 
     def read(self, name: str, held: Attributes) -> None:
         """One expression.  Raises `BatchRefused`."""
@@ -198,9 +198,9 @@ class RuleReader:
         if 3 not in held:
             self.steps.append(InSet(key, name, negated=5 in held and parse_be32(held[5]) == 1))
         elif parse_be32(held[3]) == _VERDICT_REGISTER:
-            self.steps.append(Look(key, name))
+            self.steps.append(MapLookup(key, name))
         else:
-            self._found = Look(key, name, translate=True)
+            self._found = MapLookup(key, name, translate=True)
 
     def _immediate(self, held: Attributes) -> None:
         if parse_be32(held[1]) == _VERDICT_REGISTER:
@@ -221,7 +221,7 @@ class RuleReader:
         address, port = self._registers[parse_be32(held[3])], self._registers[parse_be32(held[5])]
         if not isinstance(address, bytes) or not isinstance(port, bytes):
             raise BatchRefused("NAT to what a packet has")
-        self.steps.append(Translate(ip_address(address), int.from_bytes(port[:2], "big")))
+        self.steps.append(Dnat(ip_address(address), int.from_bytes(port[:2], "big")))
 
     def _masquerade(self, held: Attributes) -> None:
         flags = parse_be32(held[1]) if 1 in held else 0

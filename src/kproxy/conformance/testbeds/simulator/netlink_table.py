@@ -26,6 +26,7 @@ from kproxy.linux.netfilter.readers.numbers import normalize_protocol
 from kproxy.linux.netfilter.rules import (
     Chain,
     Collection,
+    Dnat,
     Element,
     End,
     Goto,
@@ -35,7 +36,6 @@ from kproxy.linux.netfilter.rules import (
     Rule,
     RulesToRead,
     Table,
-    Translate,
 )
 from kproxy.linux.netlink import attributes
 from kproxy.model.network import Family
@@ -285,11 +285,11 @@ def _parts(held: _Set, packed: bytes) -> tuple[Pattern, ...]:
     return tuple(found)
 
 
-def _data(held: _Set, data: bytes) -> Jump | Goto | End | Translate | None:
+def _data(held: _Set, data: bytes) -> Jump | Goto | End | Dnat | None:
     if not data:
         return None
     view = memoryview(data)
     if held.data_type == _VERDICT:
         return decode_verdict(view)
     packed = bytes(attributes(view)[1])
-    return Translate(ip_address(packed[:-4]), int.from_bytes(packed[-4:-2], "big"))
+    return Dnat(ip_address(packed[:-4]), int.from_bytes(packed[-4:-2], "big"))

@@ -14,6 +14,7 @@ from kproxy.linux.netfilter.readers.numbers import parse_number, parse_ports, pa
 from kproxy.linux.netfilter.rules import (
     ALL_BITS,
     CopyMark,
+    Dnat,
     End,
     Goto,
     Jump,
@@ -27,7 +28,6 @@ from kproxy.linux.netfilter.rules import (
     SetMark,
     Statement,
     Step,
-    Translate,
     Unmodelled,
 )
 
@@ -59,7 +59,7 @@ def _first(options: Options, name: str) -> str:
 
 def _dnat(options: Options, _: RuleContext) -> Statement | None:
     found = parse_socket(_first(options, "--to-destination"))
-    return None if found is None else Translate(*found)
+    return None if found is None else Dnat(*found)
 
 
 def _redirect(options: Options, _: RuleContext) -> Statement | None:

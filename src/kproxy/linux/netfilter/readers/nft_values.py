@@ -22,7 +22,7 @@ from kproxy.linux.netfilter.patterns import (
 )
 from kproxy.linux.netfilter.readers.nft_text import STRANGE
 from kproxy.linux.netfilter.readers.numbers import as_host_address, normalize_protocol
-from kproxy.linux.netfilter.rules import Element, End, Goto, Jump, Translate, Unmodelled, Verdict
+from kproxy.linux.netfilter.rules import Dnat, Element, End, Goto, Jump, Unmodelled, Verdict
 from kproxy.model.network import Family, parse_address, parse_network
 
 Json = Any
@@ -225,7 +225,7 @@ def by_protocol_name(selector: Selector, wanted: Pattern) -> Pattern:
     return AnyOf(tuple(map(_protocol, wanted.patterns))) if isinstance(wanted, AnyOf) else _protocol(wanted)
 
 
-def _data(data: Json) -> Verdict | Translate | Unmodelled:
+def _data(data: Json) -> Verdict | Dnat | Unmodelled:
     return read_verdict(data) or _endpoint(data) or Unmodelled(str(data))
 
 
@@ -248,14 +248,14 @@ def read_verdict(value: Json) -> Verdict | None:
             return None
 
 
-def _endpoint(data: Json) -> Translate | None:
+def _endpoint(data: Json) -> Dnat | None:
     """An address, or a port, or both; a range or a network is not modelled."""
     match element_key(data):
         case (IPv4Address() | IPv6Address() as address,):
-            return Translate(address)
+            return Dnat(address)
         case (IPv4Address() | IPv6Address() as address, int(port)):
-            return Translate(address, port)
+            return Dnat(address, port)
         case (int(port),):
-            return Translate(None, port)
+            return Dnat(None, port)
         case _:
             return None

@@ -31,12 +31,13 @@ from kproxy.linux.netfilter.rules import (
     Chance,
     Collection,
     CopyMark,
+    Dnat,
     End,
     Hook,
     InSet,
     Is,
-    Look,
     LoseMark,
+    MapLookup,
     Masquerade,
     Match,
     NoTrack,
@@ -49,7 +50,6 @@ from kproxy.linux.netfilter.rules import (
     SetMark,
     Step,
     Table,
-    Translate,
     Unknown,
     Unmodelled,
 )
@@ -269,12 +269,12 @@ def _look(held: Json) -> Iterator[Step]:
     yield _lookup(held, translate=False, port=None)
 
 
-def _lookup(held: Json, *, translate: bool, port: int | None) -> Look:
+def _lookup(held: Json, *, translate: bool, port: int | None) -> MapLookup:
     compared, data = expression_selectors(held["key"]), held["data"]
     if isinstance(data, str) and data.startswith("@"):
-        return Look(compared, data[1:], translate, None, port)
+        return MapLookup(compared, data[1:], translate, None, port)
     members = data["set"] if isinstance(data, dict) else data
-    return Look(compared, "", translate, Collection("", partial(read_elements, members)), port)
+    return MapLookup(compared, "", translate, Collection("", partial(read_elements, members)), port)
 
 
 def _dnat(held: Json) -> Iterator[Step]:
@@ -289,7 +289,7 @@ def _dnat(held: Json) -> Iterator[Step]:
     if not known or not (port is None or isinstance(to_port, int | Span)):
         yield Unmodelled(nft_text.format_nft_rule([{"dnat": held}]))
         return
-    yield Translate(wanted, to_port)  # type: ignore[arg-type]
+    yield Dnat(wanted, to_port)  # type: ignore[arg-type]
 
 
 def _of_family(held: Json) -> Iterator[Step]:

@@ -27,13 +27,13 @@ from kproxy.linux.netfilter.matches import (
 from kproxy.linux.netfilter.rules import (
     Chain,
     CountPacket,
+    Dnat,
     End,
     Jump,
     Recent,
     Reject,
     Remember,
     Rule,
-    Translate,
 )
 from kproxy.model.network import Family, format_address
 from kproxy.proxy.backends.iptables import names
@@ -297,7 +297,7 @@ def _endpoint_chain(target: NamedEndpoint, service: ServicePlan, comment: str) -
 
     Clauses ``masquerade.hairpin.rewritten``, ``affinity.client-ip.by-original-source``.
     """
-    translate = of_protocol(service.protocol), Translate(target.endpoint.address, target.endpoint.port)
+    translate = of_protocol(service.protocol), Dnat(target.endpoint.address, target.endpoint.port)
     affinity = service.affinity_seconds is not None
     rules = (
         Rule((source_in(target.endpoint.address), _MARK_MASQUERADE), comment),

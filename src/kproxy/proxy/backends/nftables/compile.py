@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kproxy.linux.netfilter.matches import of_protocol, one_in
 from kproxy.linux.netfilter.patterns import FieldName
-from kproxy.linux.netfilter.rules import Chain, End, Goto, InSet, Remember, Rule, Translate
+from kproxy.linux.netfilter.rules import Chain, Dnat, End, Goto, InSet, Remember, Rule
 from kproxy.model.network import Address, Network
 from kproxy.proxy.backends.nftables import names
 from kproxy.proxy.backends.nftables.names import FrontendMaps, PoolRole
@@ -193,7 +193,7 @@ def _endpoint_chain(service: ServicePlan, endpoint: PoolEndpoint, seconds: int) 
     client = _client_key(service, endpoint, seconds)
     rules = (
         Rule((Remember(names.AFFINITY_CLIENTS, client, seconds),)),
-        Rule((of_protocol(service.protocol), Translate(endpoint.address, endpoint.port))),
+        Rule((of_protocol(service.protocol), Dnat(endpoint.address, endpoint.port))),
     )
     return Chain(names.endpoint_chain(service, endpoint), rules)
 

@@ -18,19 +18,19 @@ from kproxy.linux.netfilter.rules import (
     ALL_BITS,
     Chain,
     Chance,
+    Dnat,
     End,
     Goto,
     InSet,
     Is,
     Jump,
-    Look,
+    MapLookup,
     Masquerade,
     Reject,
     Remember,
     Rule,
     SetMark,
     Step,
-    Translate,
     Verdict,
 )
 from kproxy.model.network import Family, Protocol
@@ -98,11 +98,11 @@ class Renderer:
 
     def _ending(self, statement: Step) -> str:
         match statement:
-            case Look(key, name, True):
+            case MapLookup(key, name, True):
                 return f"dnat {self.family_keyword} to {self.key(key)} map @{name}"
-            case Look(key, name):
+            case MapLookup(key, name):
                 return f"{self.key(key)} vmap @{name}"
-            case Translate(IPv4Address() | IPv6Address() as address, int(port)):
+            case Dnat(IPv4Address() | IPv6Address() as address, int(port)):
                 return f"dnat to {format_socket(address, port)}"
             case Masquerade(random_fully=True):
                 return "masquerade fully-random"

@@ -32,7 +32,7 @@ from kproxy.linux.netfilter.rules import (
     InSet,
     Is,
     Jump,
-    Look,
+    MapLookup,
     Masquerade,
     Match,
     Point,
@@ -190,7 +190,7 @@ def endpoint_choice_chain(way: FrontendMaps, choice: PoolRole, count: int) -> Ch
     While the number of endpoints shrinks, a packet may look up a number that has just been removed; the first endpoint
     always exists, so the chain falls back to it.
     """
-    rules = [Rule((Look((*way.key, RandomNumber(count)), choice.endpoints(way), translate=True),))]
+    rules = [Rule((MapLookup((*way.key, RandomNumber(count)), choice.endpoints(way), translate=True),))]
     if count > 1:
         rules.append(Rule((Goto(choice.one_of(way, 1)),), "a number that has just been removed"))
     return Chain(choice.one_of(way, count), tuple(rules))
@@ -228,7 +228,7 @@ def _firewall() -> Chain:
 
 
 def _cluster_policy(way: FrontendMaps) -> Chain:
-    to_endpoint = Look(way.key, PoolRole.POOL.dispatch(way))
+    to_endpoint = MapLookup(way.key, PoolRole.POOL.dispatch(way))
     return Chain(
         way.cluster,
         (Rule((_JUMP_MARK,)), Rule((to_endpoint,))),
@@ -241,14 +241,14 @@ def _local_policy(way: FrontendMaps, context: Context) -> Chain:
 
     Clauses ``external-policy.local.pods-reach-all-endpoints``, ``external-policy.local.host-reaches-all-endpoints``.
     """
-    everywhere = Look(way.key, PoolRole.SHORTCUT.dispatch(way))
+    everywhere = MapLookup(way.key, PoolRole.SHORTCUT.dispatch(way))
     pods = from_pods(context.detector)
     rules = [Rule((*pods, everywhere), "pods of this node: to any endpoint, source kept")] if pods else []
     rules += [
         Rule((SOURCE_IS_LOCAL, _JUMP_MARK)),
         Rule((SOURCE_IS_LOCAL, everywhere), "the node itself: to any endpoint, masqueraded"),
         Rule(
-            (Look(way.key, PoolRole.POOL.dispatch(way)),),
+            (MapLookup(way.key, PoolRole.POOL.dispatch(way)),),
             "others: to endpoints on this node, source kept",
         ),
     ]
@@ -257,14 +257,16 @@ def _local_policy(way: FrontendMaps, context: Context) -> Chain:
 
 def _services(context: Context) -> Chain:
     node = node_port_destinations(context)
-    address = Look(FRONTEND, FrontendMaps.ADDRESS.policies)
+    address = MapLookup(FRONTEND, FrontendMaps.ADDRESS.policies)
     return Chain(
         names.SERVICES,
         (
             Rule((address,), "external IPs and load balancers' IPs"),
             *_mark_to_cluster_ips(context),
-            Rule((Look(FRONTEND, PoolRole.POOL.dispatch(FrontendMaps.ADDRESS)),), "cluster IPs"),
-            Rule((*node, Look(FrontendMaps.NODE_PORT.key, FrontendMaps.NODE_PORT.policies)), "node ports"),
+            Rule((MapLookup(FRONTEND, PoolRole.POOL.dispatch(FrontendMaps.ADDRESS)),), "cluster IPs"),
+            Rule(
+                (*node, MapLookup(FrontendMaps.NODE_PORT.key, FrontendMaps.NODE_PORT.policies)), "node ports"
+            ),
         ),
     )
 
@@ -286,10 +288,12 @@ def _mark_to_cluster_ips(context: Context) -> list[Rule]:
 
 def _check_chains(context: Context) -> Iterator[Chain]:
     node = node_port_destinations(context)
-    yield Chain(names.SERVICE_ENDPOINTS_CHECK, (Rule((Look(FRONTEND, FrontendMaps.ADDRESS.no_endpoints),)),))
+    yield Chain(
+        names.SERVICE_ENDPOINTS_CHECK, (Rule((MapLookup(FRONTEND, FrontendMaps.ADDRESS.no_endpoints),)),)
+    )
     yield Chain(
         names.NODE_PORT_ENDPOINTS_CHECK,
-        (Rule((*node, Look(FrontendMaps.NODE_PORT.key, FrontendMaps.NODE_PORT.no_endpoints))),),
+        (Rule((*node, MapLookup(FrontendMaps.NODE_PORT.key, FrontendMaps.NODE_PORT.no_endpoints))),),
     )
     yield Chain(
         names.CLUSTER_IPS_CHECK,

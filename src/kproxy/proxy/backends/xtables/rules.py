@@ -14,6 +14,7 @@ from kproxy.linux.netfilter.rules import (
     ALL_BITS,
     Chance,
     CountPacket,
+    Dnat,
     End,
     Goto,
     InSet,
@@ -25,7 +26,6 @@ from kproxy.linux.netfilter.rules import (
     Reject,
     Remember,
     SetMark,
-    Translate,
 )
 from kproxy.model.network import format_address
 
@@ -150,7 +150,7 @@ _ENDS: dict[Selector, str] = {
 }
 
 
-def _translation(step: Translate, _: str) -> str:
+def _translation(step: Dnat, _: str) -> str:
     address = format_address(step.address)  # type: ignore[arg-type]
     return f"-j DNAT --to-destination {f'[{address}]' if ':' in address else address}:{step.port}"
 
@@ -170,7 +170,7 @@ _FORMATS: dict[type, Callable[[Any, str], str]] = {
     Goto: lambda step, _: f"-g {step.chain}",
     End: lambda step, _: f"-j {step.name}",
     Reject: lambda _step, _mark: "-j REJECT",
-    Translate: _translation,
+    Dnat: _translation,
     Masquerade: lambda step, _: "-j MASQUERADE --random-fully" if step.random_fully else "-j MASQUERADE",
     SetMark: _mark_change,
     MapMark: lambda step, _: f"-j SET --map-set {step.name} {_directions(step.key)} --map-mark",

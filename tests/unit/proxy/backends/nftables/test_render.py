@@ -6,7 +6,7 @@ import pytest
 
 from kproxy.linux.netfilter.matches import destination_in, in_interface, of_protocol, one_in, source_in
 from kproxy.linux.netfilter.patterns import FieldName, Prefix
-from kproxy.linux.netfilter.rules import Goto, InSet, Jump, Remember, Rule, Step, Translate
+from kproxy.linux.netfilter.rules import Dnat, Goto, InSet, Jump, Remember, Rule, Step
 from kproxy.model.network import Family, Protocol
 from kproxy.proxy.backends.nftables.desired_state import desired_state
 from kproxy.proxy.backends.nftables.diff import Rewrite
@@ -33,7 +33,7 @@ CLIENT = (FieldName.SOURCE, constant(7))
             "update @clients { ip saddr . numgen inc mod 1 offset 7 timeout 60s }",
         ),
         (
-            (of_protocol(Protocol.SCTP), Translate(ip_address("10.0.0.1"), 80)),
+            (of_protocol(Protocol.SCTP), Dnat(ip_address("10.0.0.1"), 80)),
             "meta l4proto sctp dnat to 10.0.0.1:80",
         ),
     ],
@@ -47,7 +47,7 @@ def test_a_comment_is_quoted_at_the_end() -> None:
 
 
 def test_ipv6_has_keywords_and_brackets_of_its_own() -> None:
-    rule = Rule((InSet((FieldName.DESTINATION,), "known"), Translate(ip_address("fd00::1"), 80)))
+    rule = Rule((InSet((FieldName.DESTINATION,), "known"), Dnat(ip_address("fd00::1"), 80)))
     assert Renderer(Family.IPV6).rule(rule) == "ip6 daddr @known dnat to [fd00::1]:80"
 
 

@@ -21,19 +21,19 @@ from kproxy.linux.netfilter.patterns import (
 )
 from kproxy.linux.netfilter.rules import (
     Chance,
+    Dnat,
     End,
     Goto,
     InSet,
     Is,
     Jump,
-    Look,
+    MapLookup,
     Masquerade,
     Reject,
     Remember,
     Rule,
     SetMark,
     Step,
-    Translate,
 )
 from kproxy.linux.netlink import attribute, nested
 from kproxy.model.network import Family, Network, Protocol
@@ -116,13 +116,13 @@ class Expressions:
 
     def _ending(self, step: Step) -> Iterator[bytes]:
         match step:
-            case Look(key, name, translate):
+            case MapLookup(key, name, translate):
                 yield from self._load(key)
                 found = _register(3) if translate else attribute(3, be32(_VERDICT_REGISTER))
                 yield _expression("lookup", _string(1, name), _register(2), found)
                 if translate:
                     yield self._nat()
-            case Translate(IPv4Address() | IPv6Address() as address, int(port)):
+            case Dnat(IPv4Address() | IPv6Address() as address, int(port)):
                 yield _immediate(0, address.packed)
                 yield _immediate(registers_per_address(self.family), struct.pack(">H", port))
                 yield self._nat(_NAT_PORT_GIVEN)
