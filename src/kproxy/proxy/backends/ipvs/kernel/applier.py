@@ -330,7 +330,7 @@ def remove_ipvs_objects(family: Family, masquerade_bit: int = 14) -> None:
 
     Chains that other modes have too stay.  Has no effect, and loads no module, where there are none.
     """
-    if not device.device_exists() and not any(set_name(which, family) in _ipvs_in_use() for which in IpSet):
+    if not device.device_exists() and _existing_sets().isdisjoint(set_name(which, family) for which in IpSet):
         return
     members = ipsets.read_members(family)
     node, bound = list_addresses(family, DEVICE)
@@ -346,7 +346,8 @@ def remove_ipvs_objects(family: Family, masquerade_bit: int = 14) -> None:
     ipsets.destroy_sets(family)
 
 
-def _ipvs_in_use() -> frozenset[str]:
+def _existing_sets() -> frozenset[str]:
+    """Names of sets; none where the kernel or the tool has no ipset."""
     try:
         return ipsets.list_set_names()
     except HostError:
