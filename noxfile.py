@@ -42,7 +42,7 @@ PURE = (
 NETNS_TOGETHER = ("--numprocesses=4", "--dist=worksteal")
 """Options of pytest-xdist: tests of namespaces mostly wait, so four run at a time, on two cores too."""
 
-NETNS_ALONE = tuple(f"tests/netns/test_{name}.py" for name in ("budgets", "isolation", "memory"))
+BUDGETS = tuple(f"tests/netns/test_{name}.py" for name in ("budgets", "isolation", "memory"))
 """Test modules that measure processor time, memory or the machine itself, and therefore run alone."""
 
 
@@ -86,12 +86,16 @@ def netns(session: nox.Session) -> None:
     """Tests on this machine's kernel, in network namespaces of their own (root)."""
     need_root(session)
     session.install(".[test]")
-    if session.posargs:  # a selection, with which one of the two runs below may have no test
-        session.run("pytest", "tests/netns", "--timeout=300", *session.posargs)
-        return
-    together = (*NETNS_TOGETHER, *(f"--ignore={path}" for path in NETNS_ALONE))
-    session.run("pytest", "tests/netns", "--timeout=300", *together)
-    session.run("pytest", *NETNS_ALONE, "--timeout=300")
+    others = (f"--ignore={path}" for path in BUDGETS)
+    session.run("pytest", "tests/netns", "--timeout=300", *others, *(session.posargs or NETNS_TOGETHER))
+
+
+@nox.session(default=False)
+def budgets(session: nox.Session) -> None:
+    """Processor time and memory of the daemon, and a machine that is left as it was: nothing else may run meanwhile (root)."""
+    need_root(session)
+    session.install(".[test]")
+    session.run("pytest", *BUDGETS, "--timeout=300", *session.posargs)
 
 
 @nox.session(default=False)

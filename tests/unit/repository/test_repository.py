@@ -77,7 +77,7 @@ def test_every_session_that_is_written_about_exists() -> None:
 def test_run_tests_runs_sessions_that_exist() -> None:
     line = re.search(r"set -- ([a-z ]+) \"\$@\"", text(ROOT / "run"))
     assert line
-    assert line[1].split() == ["lint", "types", "unit", "netns", "conformance", "ipvs"]
+    assert line[1].split() == ["lint", "types", "unit", "netns", "conformance", "ipvs", "budgets"]
     assert set(line[1].split()) <= sessions()
 
 

@@ -93,7 +93,7 @@ def test_ipvs_runs_beside_unit_and_its_failure_is_named(
     )
     assert done.returncode == status, done.stderr
     assert done.stdout.splitlines() == ["unit ends", "ipvs begins", "ipvs ends"]
-    assert ("run: session ipvs failed" in done.stderr) is (ipvs != 0)
+    assert ("run: failed: ipvs" in done.stderr) is (ipvs != 0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
