@@ -31,7 +31,7 @@ class ProbeContext:
     """Facts about a probe that its interpretation needs.
 
     ``judge``: the node whose proxy decides, ``own``: that node's addresses; ``nodes``: all nodes of the lab, whose
-    proxies may not stop it on its way to that one; ``by_host``: the sender is a node;
+    proxies may not stop it on its way to that one; ``host``: the node that sends it, if a node does;
     ``directly``: the target is a pod's own address; ``port``: the port that ICMP errors must quote.
     """
 
@@ -40,7 +40,7 @@ class ProbeContext:
     packet: Packet
     own: Collection[Address]
     nodes: Collection[str] = ()
-    by_host: bool = False
+    host: str = ""
     directly: bool = False
     port: int = 0
 
@@ -54,7 +54,7 @@ def probe_context(instance: Instance, step: Step) -> ProbeContext:
         packet=question.packet,
         own=instance.topology.local_addresses(question.node, question.packet.family),
         nodes=instance.topology.nodes,
-        by_host=step.sender.kind is VantageKind.HOST,
+        host=step.sender.node if step.sender.kind is VantageKind.HOST else "",
         directly=step.to.kind is TargetKind.BACKEND,
         port=0 if isinstance(step, Ping) else question.packet.port,
     )
@@ -155,7 +155,7 @@ def _sources(seen: lab.Answered, context: ProbeContext) -> set[SourceIP]:
     Both where it would look the same; none for an address that is neither's.
     """
     if seen.peer.address == seen.own.address:
-        if context.by_host:
+        if context.host == context.judge:  # to its own address it would be masqueraded
             return {SourceIP.PRESERVED, SourceIP.MASQUERADED}
         return {SourceIP.PRESERVED}
     if seen.peer.address in context.own:
@@ -179,10 +179,13 @@ def _silent(seen: lab.Silent, context: ProbeContext) -> Observation:
         return Observation(
             frozenset({Failure.DROPPED}), f"silence; it reached node {judge} and nothing left it"
         )
+    if context.host == judge:
+        where = "the node's own netfilter stopped it" if seen.stopped_at_sender else "not seen on a link"
+        return Observation(frozenset({Failure.DROPPED}), f"silence; {where}")
+    if context.host and not seen.evidence.left(context.host):
+        text = f"silence; node {context.host}, which sends it, let nothing out, and it never reached node {judge}"
+        return Observation(frozenset(), text)
     if stopped := [node for node in seen.evidence.stopped_in() if node in context.nodes]:
         text = f"silence; node {stopped[0]} did not pass it on, and it never reached node {judge}"
         return Observation(frozenset(), text)
-    if not context.by_host:
-        raise HarnessError(f"silence proves nothing: {context.sender}'s packet never reached node {judge}")
-    where = "the node's own netfilter stopped it" if seen.stopped_at_sender else "not seen on a link"
-    return Observation(frozenset({Failure.DROPPED}), f"silence; {where}")
+    raise HarnessError(f"silence proves nothing: {context.sender}'s packet never reached node {judge}")

@@ -41,6 +41,7 @@ WEB = service("web", "a1", "b1")
 INSTANCES = bind_cases([case("group.name", "It reads.", Apply(WEB), clauses=set())])
 FAMILIES = pytest.mark.parametrize("instance", INSTANCES, ids=lambda instance: instance.family.value)
 V4 = INSTANCES[0]
+AT_B = service("web", "b1").node_port("b")
 
 
 def requested(sender: Vantage | None = None, to: Target | None = None) -> Probe:
@@ -116,10 +117,15 @@ def test_an_endpoint_that_sees_a_stranger_is_never_lawful(instance: Instance) ->
 
 def test_the_node_that_judges_a_node_port_is_the_one_queried() -> None:
     own, peer = LAB.node_address["a"][Family.IPV4], LAB.node_address["b"][Family.IPV4]
-    by_b = service("web", "b1").node_port("b")
-    assert interpret_step(answered(V4, own, peer), V4, requested(host("a"), by_b)).outcomes == delivered(
+    assert interpret_step(answered(V4, own, peer), V4, requested(host("a"), AT_B)).outcomes == delivered(
         V4, SourceIP.MASQUERADED
     )
+
+
+def test_what_another_node_sends_from_its_own_address_is_preserved_alone() -> None:
+    own = LAB.node_address["a"][Family.IPV4]
+    seen = interpret_step(answered(V4, own, own), V4, requested(host("a"), AT_B))
+    assert seen.outcomes == delivered(V4, SourceIP.PRESERVED)
 
 
 @pytest.mark.parametrize("who", [ELSEWHERE, HOST + "a", HOST + "b"])
@@ -275,6 +281,24 @@ def test_a_packet_seen_to_leave_is_seen_even_when_captures_have_lost_others() ->
 def test_what_a_node_drops_of_its_own_never_comes_to_a_link(stopped: bool) -> None:  # noqa: FBT001
     own = replace(silence(), stopped_at_sender=stopped)
     assert is_dropped(interpret_step(own, V4, requested(host("a"))))
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_silence_of_a_packet_that_another_node_lets_not_out_is_that_nodes_failure(stopped: bool) -> None:  # noqa: FBT001
+    own = replace(silence(), stopped_at_sender=stopped)
+    seen = interpret_step(own, V4, requested(host("a"), AT_B))
+    assert seen.outcomes == frozenset()
+    assert "node a, which sends it, let nothing out" in seen.text
+
+
+def test_what_another_node_sent_and_got_lost_proves_nothing() -> None:
+    with pytest.raises(HarnessError, match="never reached node b"):
+        interpret_step(silence(WENT_OUT), V4, requested(host("a"), AT_B))
+
+
+def test_what_another_node_sent_and_the_node_queried_took_is_a_drop() -> None:
+    into_b = sighting(lab.Direction.IN, "eth0", namespace="b")
+    assert is_dropped(interpret_step(silence(WENT_OUT, into_b), V4, requested(host("a"), AT_B)))
 
 
 WEIGHED = {"x-load-balancing-endpoint-weight": "2"}
