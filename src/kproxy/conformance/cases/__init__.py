@@ -56,6 +56,7 @@ from kproxy.conformance.cases import (
     topology,
     topology_combined,
     watch,
+    watch_together,
     writes,
 )
 
@@ -124,4 +125,5 @@ CATALOGUE: tuple[Case, ...] = (
     *restart_meanwhile.CASES,
     *writes.CASES,
     *watch.CASES,
+    *watch_together.CASES,
 )
