@@ -44,6 +44,14 @@ def _of_every_device(family: Family) -> AddressMonitor:
     return AddressMonitor(family, "none")
 
 
+def _of_the_first(answer: Function) -> Function:
+    def answered(families: Any, *times: float, **node: Any) -> Any:  # noqa: ANN401
+        first = {family: state for family, state in families.items() if family is Family.IPV4}
+        return answer(first, *times, **node)
+
+    return answered
+
+
 MUTANTS = (
     mutant(
         "guard.health-checks",
@@ -85,6 +93,13 @@ MUTANTS = (
         "A proxy that cannot write goes on reporting that it is well.",
         Patch("kproxy.proxy.daemon.http.health:_is_stale", answering(value=False)),
         clauses="proxy-health.late.told health-check.late-proxy.told",
+        needs_kernel=True,
+    ),
+    mutant(
+        "trouble.one-family-is-well",
+        "A proxy reports that it is well when it keeps up with changes of IPv4.",
+        Patch("kproxy.proxy.daemon.http.health:_answer", _of_the_first),
+        clauses="proxy-health.late.told",
         needs_kernel=True,
     ),
     in_ipvs(

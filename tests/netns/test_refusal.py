@@ -15,6 +15,7 @@ import pytest
 from kproxy.lab.faults import write_faults
 from kproxy.lab.namespaces import Namespace, create_namespace
 from kproxy.lab.processes import Process, spawn
+from kproxy.model.network import Family
 
 SHELL = "import subprocess, sys\nfor line in sys.stdin: print(subprocess.call(line, shell=True), flush=True)"
 """Runs the lines it is given, as long as it is given any, and prints how each ended."""
@@ -31,6 +32,15 @@ WRITES = {
     "address": "ip address add 192.0.2.{} dev lo",
     "route": "ip link set lo up && ip route add 198.51.100.{} dev lo",
 }
+OF_IPV6 = {
+    "nft": "nft add table ip6 t{}",
+    "ip6tables-nft": "ip6tables-nft -t nat -N N{}",
+    "ip6tables-legacy": "ip6tables-legacy -t filter -N L{}",
+    "ip6tables-nft-restore": r"printf '*nat\n:R{} - [0:0]\nCOMMIT\n' | ip6tables-nft-restore --noflush",
+    "address": "ip address add 2001:db8::{}/128 dev lo",
+    "route": "ip link set lo up && ip route add 2001:db8:1::{}/128 dev lo",
+}
+OF_IPV4 = {name: command for name, command in WRITES.items() if name not in {"ip6tables-legacy", "ipset"}}
 READS = ("ip address show", "ip route show", "ls /proc/net", "echo 1 >/dev/null")
 
 
@@ -64,9 +74,9 @@ def program() -> Iterator[Program]:
 
 
 @contextmanager
-def refused(*processes: int) -> Iterator[None]:
+def refused(*processes: int, family: Family | None = None) -> Iterator[None]:
     with asyncio.Runner() as runner:
-        refusal = runner.run(write_faults.inject_write_errors(processes, errno.ENOBUFS))
+        refusal = runner.run(write_faults.inject_write_errors(processes, errno.ENOBUFS, family))
         try:
             yield
         finally:
@@ -82,6 +92,21 @@ def test_tools_fail_and_work_again(program: Program) -> None:
     assert set(before.values()) == {0}, before
     assert 0 not in meanwhile.values(), meanwhile
     assert set(read.values()) == {0}, read
+    assert set(after.values()) == {0}, f"something of it was done all the same: {after}"
+
+
+@pytest.mark.parametrize(
+    ("family", "refuses", "takes"), [(Family.IPV6, OF_IPV6, OF_IPV4), (Family.IPV4, OF_IPV4, OF_IPV6)]
+)
+def test_writes_of_one_family_alone_fail(
+    program: Program, family: Family, refuses: dict[str, str], takes: dict[str, str]
+) -> None:
+    with refused(program.pid, family=family):
+        fails = {name: program.status(command.format(2)) for name, command in refuses.items()}
+        works = {name: program.status(command.format(2)) for name, command in takes.items()}
+    after = {name: program.status(command.format(2)) for name, command in refuses.items()}
+    assert 0 not in fails.values(), fails
+    assert set(works.values()) == {0}, works
     assert set(after.values()) == {0}, f"something of it was done all the same: {after}"
 
 

@@ -22,7 +22,7 @@ PACKETS = set(TOPICS) - set(coverage.OWN_PAGES)
 NOT_HELD = """
 np.addresses.primary-unknown eip.ipvs-off-machine
 hair.nft.direct hair.ipvs.direct det.clustercidr.first-only ct.eintr ct.hashsize
-ds.primary ds.independent-sync ds.v6-specials
+ds.primary ds.v6-specials
 ds.ipvs-names
 """
 """Behaviours of those topics that no case shows; src/kproxy/spec/behaviours.toml gives each its reason."""

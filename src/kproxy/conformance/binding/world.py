@@ -69,9 +69,10 @@ class RestartProxy:
 
 @dataclass(frozen=True, slots=True)
 class RefuseWrites:
-    """Start to refuse the kernel writes of a node's proxy."""
+    """Start to refuse the kernel writes of a node's proxy, of one family or (None) both."""
 
     node: str
+    family: Family | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +157,10 @@ class World:
 
     def _apply_fault(self, step: Step) -> tuple[Change, ...]:
         match step:
-            case FailWrites(node=node):
-                self.frozen_objects.setdefault(node, dict(self.objects))
-                return (RefuseWrites(node),)
+            case FailWrites(node=node, family=family):
+                if family in {None, self.instance.family}:
+                    self.frozen_objects.setdefault(node, dict(self.objects))
+                return (RefuseWrites(node, family),)
             case AllowWrites(node=node):
                 self.frozen_objects.pop(node, None)
                 return (AcceptWrites(node),)

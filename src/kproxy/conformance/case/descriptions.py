@@ -130,8 +130,9 @@ def _describe_restart(restart: Restart) -> str:
 
 def _describe_fault(step: FailWrites | AllowWrites | DuringWatchFault | UnjudgedAction | Wait) -> str:
     match step:
-        case FailWrites(node=node):
-            return f"the kernel refuses what the proxy of node {node} writes"
+        case FailWrites(node=node, family=family):
+            of = f" of {family.value}" if family else ""
+            return f"the kernel refuses what{of} the proxy of node {node} writes"
         case AllowWrites(node=node):
             return f"the kernel takes what the proxy of node {node} writes"
         case DuringWatchFault(fault=deaf, changes=changes):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kproxy.conformance.case.outcomes import Lawful
 from kproxy.conformance.case.services import CaseService
 from kproxy.conformance.case.targets import Target, Vantage
+from kproxy.model.network import Family
 
 
 @dataclass(frozen=True)
@@ -290,10 +291,11 @@ class FailWrites:
 
     That concerns netfilter, IPVS, addresses, routes and BPF maps. Existing rules stay in effect. Changes of its round
     and of later ones reach the proxy, but not its rules. Needs a profile of its own, whose cases all do this in the
-    same round.
+    same round. ``family``: only writes of that IP family; None for both.
     """
 
     node: str
+    family: Family | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,7 @@ from kproxy.conformance.cases import (
     watch,
     watch_together,
     writes,
+    writes_of_one_family,
 )
 
 CATALOGUE: tuple[Case, ...] = (
@@ -124,6 +125,7 @@ CATALOGUE: tuple[Case, ...] = (
     *restart.CASES,
     *restart_meanwhile.CASES,
     *writes.CASES,
+    *writes_of_one_family.CASES,
     *watch.CASES,
     *watch_together.CASES,
 )

@@ -28,6 +28,7 @@ __all__ = [
     "WATCHES",
     "WITHOUT_IPV6",
     "WRITES",
+    "WRITES_OF_ONE_FAMILY",
 ]
 
 NO_DETECTOR = Profile(name="no-detector", detect_mode=None, localhost_node_ports=True)
@@ -90,6 +91,10 @@ Programs in Go have more threads there than most machines have processors, and o
 
 WRITES = Profile(name="writes", sync_period="1s", isolated=True)
 """For cases in which the kernel refuses for a while what a proxy writes."""
+
+WRITES_OF_ONE_FAMILY = Profile(name="writes-of-one-family", sync_period="1s", masquerade_bit=6, isolated=True)
+"""For cases in which the kernel refuses for a while what a proxy writes for IPv6 alone; and, of no bearing on that, a mark bit
+of its own."""
 
 WATCHES = Profile(name="watches", isolated=True)
 """For cases in which the API server lets proxies learn of nothing for a while."""

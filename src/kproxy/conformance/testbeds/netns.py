@@ -246,9 +246,9 @@ class NetnsTestbed(PacketTestbed):
                     await self._restart(change)
                 case AddAddress(node=node, family=family):
                     self.lab.network.add_node_address(node, family, self.lab.topology)
-                case RefuseWrites(node=node):
-                    self._settling.excuse(node)
-                    await self.proxies.refuse_writes(node)
+                case RefuseWrites(node=node, family=family):
+                    self._settling.excuse(node, family)
+                    await self.proxies.refuse_writes(node, family)
                 case AcceptWrites(node=node):
                     await self.proxies.take_writes(node)
                     self._settling.expect(node)

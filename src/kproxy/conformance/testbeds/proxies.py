@@ -30,6 +30,7 @@ from kproxy.lab.network import Network
 from kproxy.lab.processes import Process, Xtables, listen_in, run_in, spawn, xtables_directory
 from kproxy.lab.sandbox import Sandbox, open_sandbox
 from kproxy.lab.topology import LAB, NODES, Topology
+from kproxy.model.network import Family
 
 API_PORT = 6443
 API_ADDRESS = f"127.0.0.1:{API_PORT}"
@@ -198,11 +199,11 @@ class Proxies:
         while self._rooms:
             await self._rooms.popitem()[1].close()
 
-    async def refuse_writes(self, node: str) -> None:
-        """Make the kernel writes of a node's proxy fail with ENOBUFS. Raises `LabError`."""
+    async def refuse_writes(self, node: str, family: Family | None = None) -> None:
+        """Make the kernel writes of a node's proxy fail with ENOBUFS, of one family or both. Raises `LabError`."""
         if node not in self._refusing:
             self._refusing[node] = await inject_write_errors(
-                [process.pid for process in self._running[node]], errno.ENOBUFS
+                [process.pid for process in self._running[node]], errno.ENOBUFS, family
             )
 
     async def take_writes(self, node: str) -> None:

@@ -18,12 +18,14 @@ A sentinel has a fresh name and cluster IP, so the reply of an old one cannot be
 If a sentinel is overdue, the cause has to be known: `control` connects to the sentinels' pod directly. If that fails
 the lab is broken (`HarnessError`), else the subject is (`SubjectFailed`, `NothingServed` if it has never served).
 
-A proxy whose writes fail by injection is excused. When it can write again it has to apply the backlog by itself, so
-it first has a quarter of the time to serve the last sentinel, before a new one would trigger a write (`_catches_up`).
+A proxy whose writes fail by injection is excused; if those of one family fail, it has a quarter of the time to serve the
+other. When it can write again it has to apply the backlog by itself, so it first has a quarter of the time to serve the
+last sentinel, before a new one would trigger a write (`_catches_up`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -44,7 +46,7 @@ _FIRST_PATIENCE, _PATIENCE = 0.03, 0.3
 _DIRECT = 5.0
 """Seconds to wait for the sentinels' pod without a Service."""
 _OF_THE_TIME = 1 / 4
-"""Fraction of the time limit that a proxy has to apply what it could not write before."""
+"""Fraction of the time limit that a proxy has to apply what it could not write before, or while it cannot write all."""
 _SECOND = (ChangeKind.MOVED, ChangeKind.DELETED, ChangeKind.PORT, ChangeKind.CREATED)
 """Kinds of the second change, in turn: each an isolated change."""
 
@@ -70,7 +72,7 @@ class Settling:
         self._numbers = itertools.count()
         self._standing: list[Sentinel] = []
         self._served = self._works = False
-        self._unwritable: set[str] = set()
+        self._unwritable: set[Place] = set()
         self._caught_up = True
         self._topology, self.families = topology, topology.families
         self.applied: list[LatencySample] = []
@@ -78,18 +80,19 @@ class Settling:
         self._begun = 0.0
         self._second = itertools.cycle(_SECOND if varied else (ChangeKind.CREATED,))
 
-    def excuse(self, node: str) -> None:
-        """Do not wait for this node's proxy, which cannot write."""
-        self._unwritable.add(node)
+    def excuse(self, node: str, family: Family | None = None) -> None:
+        """Do not wait for this node's proxy, which cannot write, in one family or (None) any."""
+        self._unwritable |= set(itertools.product([node], [family] if family else Family))
 
     def expect(self, node: str) -> None:
         """Wait for this node's proxy again, which has to apply by itself what it could not write."""
-        self._caught_up = self._caught_up and node not in self._unwritable
-        self._unwritable.discard(node)
+        excused = set(itertools.product([node], Family)) & self._unwritable
+        self._caught_up = self._caught_up and not excused
+        self._unwritable -= excused
 
     def _places(self) -> list[Place]:
-        nodes = [node for node in self._topology.nodes if node not in self._unwritable]
-        return list(itertools.product(nodes, self.families))
+        places = itertools.product(self._topology.nodes, self.families)
+        return [place for place in places if place not in self._unwritable]
 
     async def settle(self, check: Check = lambda: None) -> None:
         """Return when both proxies have applied everything that was written, and have ended the sync that did.
@@ -179,7 +182,20 @@ class Settling:
                 )
                 self.applied += [] if starting else [applied]
 
-            await wait_until_served(self._places(), done, check, self._late, self._seconds, seen)
+            wait = partial(wait_until_served, probe=done, check=check, overdue=self._late, seen=seen)
+            disturbed = {node for node, _ in self._unwritable}
+            other_families = {place for place in self._places() if place[0] in disturbed}
+            await asyncio.gather(
+                wait(set(self._places()) - other_families, seconds=self._seconds),
+                self._unless_late(wait(other_families, seconds=self._seconds * _OF_THE_TIME)),
+            )
+
+    async def _unless_late(self, wait: Awaitable[None]) -> None:
+        """Wait for nodes that cannot write another family, and go on without those that are late: the case's checks show it."""
+        try:
+            await wait
+        except Overdue as late:
+            self._unwritable |= set(late.waiting)
 
     async def _catches_up(self, check: Check) -> bool:
         """True if a proxy that can write again applies what it could not; a new sentinel would make it write anyway.

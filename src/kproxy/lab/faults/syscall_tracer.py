@@ -1,8 +1,9 @@
 """Makes netlink and bpf writes of running programs fail with an errno, for as long as this program runs.
 
-``syscall_tracer.py ERRNO PID...`` traces these processes (ptrace(2)), with their descendants and all processes they
-will start. It writes ``ready`` when every thread is traced, and is ended by SIGKILL: the kernel then detaches all
-tracees. Why ptrace: docs/adr/0018-writes-fail-by-ptrace.md. Below `kproxy.lab.faults.write_faults`, which starts it.
+``syscall_tracer.py ERRNO FAMILY PID...`` traces these processes (ptrace(2)), with their descendants and all processes they
+will start. FAMILY is the number of an address family, 0 for all. It writes ``ready`` when every thread is traced, and is
+ended by SIGKILL: the kernel then detaches all tracees. Why ptrace: docs/adr/0018-writes-fail-by-ptrace.md. Below
+`kproxy.lab.faults.write_faults`, which starts it.
 
 Theory of operation. `Tracer.seize` attaches to every thread of the process tree (PTRACE_SEIZE, then
 PTRACE_INTERRUPT), and repeats until it finds no new one, since a thread may be cloned meanwhile; PTRACE_O_TRACECLONE
@@ -14,6 +15,10 @@ rax is -ENOSYS, and `SyscallFilter` decides by the call's number and arguments:
   writes are refused, rtnetlink only where the message type changes something.
 - setsockopt that replaces a table of legacy iptables or controls IPVS.
 - bpf that sets or deletes map elements.
+
+With a family, only what names it is refused: messages of nfnetlink and rtnetlink by the first byte of their header (a
+batch of nf_tables by its first change), of IPVS by the family of the virtual server, tables of legacy iptables by
+their option's level. Sets of ipset and maps name none and are not refused.
 
 To refuse a call, the tracer sets its number to -1, so that the kernel runs nothing, and its result to -ERRNO. ipset
 is an exception: libipset ignores send errors and reads on, so its messages are not refused but get an invalid type,
@@ -60,7 +65,14 @@ _ROUTE_READS = 2
 _TYPE = 4
 """Offset of a netlink message's type; its second byte is the netfilter subsystem."""
 _IPSET, _INVALID_TYPE = 6, 0xFE
+_HEADER, _GENERIC_HEADER = 16, 20
+"""Bytes before the family of a message of nfnetlink or rtnetlink, and before the attributes of a generic one."""
+_BATCH_BEGIN = 0x10
+_SERVICE_FAMILY = bytes([6, 0, 1, 0])
+"""Begin of IPVS_SVC_ATTR_AF, the first attribute in IPVS_CMD_ATTR_SERVICE, the first one of a message about it."""
 _SOL_IP, _SOL_IPV6 = 0, 41
+_LEVELS = {_SOL_IP: 2, _SOL_IPV6: 10}
+"""Address families by the level of their socket options."""
 _TABLES = range(64, 66)
 """Socket options that replace a table of legacy iptables, or its counters (IPT_SO_SET_REPLACE, IPT_SO_SET_ADD_COUNTERS)."""
 _IPVS = range(1152, 1216)
@@ -171,13 +183,28 @@ def _of_sendmsg(thread: int, header: int) -> int:
     return _first_vector(thread, _word(thread, header + 16))
 
 
-def _changes(protocol: int | None, thread: int, find: Callable[[], int]) -> bool:
-    """True if a message is one of those to be refused; ``find`` returns its address."""
+def _changes(protocol: int | None, thread: int, find: Callable[[], int], family: int) -> bool:
+    """True if a message is one of those to be refused; ``find`` returns its address, ``family`` is as in `SyscallFilter`."""
+    if protocol not in {_NETFILTER, _ROUTE, _GENERIC} or (
+        family and _family(protocol, thread, find()) != family
+    ):
+        return False
     if protocol == _NETFILTER:
-        return not _spoilt(thread, find())
-    if protocol == _ROUTE:
-        return bool(_kind(thread, find()) % 4 != _ROUTE_READS)
-    return protocol == _GENERIC
+        return bool(family) or not _spoilt(thread, find())
+    return protocol == _GENERIC or _kind(thread, find()) % 4 != _ROUTE_READS
+
+
+def _family(protocol: int, thread: int, message: int) -> int:
+    """Address family that a message names; 0 if none."""
+    if protocol == _GENERIC:
+        service = _memory(thread, message + _GENERIC_HEADER, 10)
+        return service[8] if service[4:8] == _SERVICE_FAMILY else 0
+    kind = _kind(thread, message)
+    if protocol == _NETFILTER and kind >> 8 == _IPSET:
+        return 0
+    if protocol == _NETFILTER and kind == _BATCH_BEGIN:
+        message += int.from_bytes(_memory(thread, message, 4), sys.byteorder)
+    return _memory(thread, message + _HEADER, 1)[0]
 
 
 def _kind(thread: int, message: int) -> int:
@@ -199,18 +226,19 @@ def _spoilt(thread: int, message: int) -> bool:
 
 
 class SyscallFilter:
-    """Decides for a system call whether it is to be refused."""
+    """Decides for a system call whether it is to be refused; ``family``: number of an address family, 0 for all."""
 
-    def __init__(self) -> None:
+    def __init__(self, family: int) -> None:
+        self._family = family
         self._sockets = NetlinkSockets()
         self._calls: Mapping[int, Callable[[int, _Registers], bool]] = {
             1: self._written,
             20: self._vectors,
             44: self._written,
             46: self._message,
-            54: _sets_option,
+            54: self._option,
             307: self._message,
-            321: lambda _, registers: registers.rdi in _MAP_WRITES,
+            321: lambda _, registers: not family and registers.rdi in _MAP_WRITES,
         }
 
     def __call__(self, thread: int, registers: _Registers) -> bool:
@@ -225,22 +253,24 @@ class SyscallFilter:
 
     def _written(self, thread: int, registers: _Registers) -> bool:
         """write(2), sendto(2): the second argument is the message."""
-        return _changes(self._of(thread, registers), thread, lambda: registers.rsi)
+        return self._judge(thread, registers, lambda: registers.rsi)
 
     def _vectors(self, thread: int, registers: _Registers) -> bool:
-        return _changes(self._of(thread, registers), thread, partial(_first_vector, thread, registers.rsi))
+        return self._judge(thread, registers, partial(_first_vector, thread, registers.rsi))
 
     def _message(self, thread: int, registers: _Registers) -> bool:
         """sendmsg(2), sendmmsg(2): both begin with a message header."""
-        return _changes(self._of(thread, registers), thread, partial(_of_sendmsg, thread, registers.rsi))
+        return self._judge(thread, registers, partial(_of_sendmsg, thread, registers.rsi))
 
-    def _of(self, thread: int, registers: _Registers) -> int | None:
-        return self._sockets.protocol(thread, ctypes.c_int(registers.rdi).value)
+    def _judge(self, thread: int, registers: _Registers, find: Callable[[], int]) -> bool:
+        protocol = self._sockets.protocol(thread, ctypes.c_int(registers.rdi).value)
+        return _changes(protocol, thread, find, self._family)
 
-
-def _sets_option(_: int, registers: _Registers) -> bool:
-    level, option = registers.rsi, registers.rdx
-    return level in {_SOL_IP, _SOL_IPV6} and (option in _TABLES or (level == _SOL_IP and option in _IPVS))
+    def _option(self, _: int, registers: _Registers) -> bool:
+        level, option = registers.rsi, registers.rdx
+        if level not in _LEVELS or (self._family and _LEVELS[level] != self._family):
+            return False
+        return option in _TABLES or (level == _SOL_IP and option in _IPVS)
 
 
 def _threads(process: int) -> list[int]:
@@ -270,9 +300,9 @@ def _process_tree(roots: Iterable[int]) -> set[int]:
 class Tracer:
     """Tracer of threads, until it is killed."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, family: int) -> None:
         self._number = number
-        self._refused = SyscallFilter()
+        self._refused = SyscallFilter(family)
         self._traced: set[int] = set()
 
     def seize(self, roots: Iterable[int]) -> None:
@@ -347,8 +377,8 @@ def _steps(tracer: Tracer) -> Iterator[int]:
 
 def trace_syscalls(arguments: list[str]) -> int:
     """Trace until killed, or until no traced thread is left; returns the exit status."""
-    number, *roots = map(int, arguments)
-    tracer = Tracer(number)
+    number, family, *roots = map(int, arguments)
+    tracer = Tracer(number, family)
     try:
         tracer.seize(roots)
         os.write(1, READY)

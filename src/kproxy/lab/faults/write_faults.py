@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import platform
+import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -23,6 +24,9 @@ from functools import cache
 from kproxy.lab.faults import syscall_tracer
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.processes import DIE_WITH_PARENT, wait_finished
+from kproxy.model.network import Family
+
+_NUMBERS = {None: socket.AF_UNSPEC, Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
 
 
 class WriteFault:
@@ -40,8 +44,12 @@ class WriteFault:
             stream.close()
 
 
-async def inject_write_errors(processes: Iterable[int], number: int) -> WriteFault:
+async def inject_write_errors(
+    processes: Iterable[int], number: int, family: Family | None = None
+) -> WriteFault:
     """Make writes of these processes, and of all that they start, fail with errno ``number``.
+
+    ``family``: only writes that name it; None for all.
 
     Call it from a thread that lives as long as the fault. Raises `LabError`.
     """
@@ -52,6 +60,7 @@ async def inject_write_errors(processes: Iterable[int], number: int) -> WriteFau
         "-S",
         syscall_tracer.__file__,
         str(number),
+        str(_NUMBERS[family]),
         *map(str, processes),
     ]
     tracer = _start(argv)

@@ -96,7 +96,7 @@ HISTORY = (
         UNIT,
         links.UNIT_HEALTH,
         links.SOURCE_PROXY_HEALTH,
-        of="hz.stale",
+        of="hz.stale ds.independent-sync",
     ),
     must(
         "proxy-health.leaving-node.told",

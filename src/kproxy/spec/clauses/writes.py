@@ -23,5 +23,13 @@ HISTORY = (
         links.UNIT_IPTABLES,
         of="life.retry life.retry.ipvs life.partial-fallback",
     ),
+    should(
+        "writes.refused-in-one-family.other-followed",
+        "While the kernel refuses what a node's proxy writes for one IP family, changes are in effect in the other as ever.",
+        OBSERVED,
+        links.SOURCE_META_PROXIER,
+        links.DUAL_STACK_KEP,
+        of="ds.independent-sync",
+    ),
 )
 """Clauses that only several connections, a flow, a change or time can show; the oracle names none of these."""

@@ -146,6 +146,21 @@ def test_a_node_that_cannot_write_is_not_waited_for() -> None:
     settle(settling)
 
 
+def test_a_node_that_cannot_write_one_family_is_queried_in_the_other_and_left_to_the_questions() -> None:
+    subject = Subject()
+    settling = subject.settling()
+    settle(settling)
+    settling.excuse("a", Family.IPV6)
+    subject.requested = []
+    settle(settling)
+    assert {one.destination.version for one in subject.requested if one.sender == "a"} == {4}
+    subject.working = {"b"}
+    settle(settling)
+    subject.working = {"a"}
+    with pytest.raises(SubjectFailed, match="'b'"):
+        settle(settling)
+
+
 def test_a_node_that_can_write_again_is_waited_for_without_anything_new() -> None:
     subject = Subject()
     settling = subject.settling()

@@ -38,7 +38,16 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CaseResult]:
     return {entry.case.id: entry for entry in report.results}
 
 
-OF_THE_KERNEL = {"liberal", "forward-drop", "restart", "starts", "writes", "watches", "mode-change"}
+OF_THE_KERNEL = {
+    "liberal",
+    "forward-drop",
+    "restart",
+    "starts",
+    "writes",
+    "writes-of-one-family",
+    "watches",
+    "mode-change",
+}
 """Profiles that are about what rules alone do not show."""
 SHOWN = [profile for profile in PROFILES if profile.name not in OF_THE_KERNEL]
 

@@ -1,8 +1,8 @@
 """Sync loop of one family: take the known cluster, plan, apply, wait for changes or for the time of a check.
 
 The last stage of the daemon, above `kproxy.proxy.daemon.cluster.store` and a backend's kernel.  One thread for each family,
-so that a failure in one never delays the other (``ds.independent-sync``).  Each sync makes and compares the whole plan;
-`normalise`, `make_plan` and the backend see to it that unchanged Services cost nothing.
+so that a failure in one never delays the other (``writes.refused-in-one-family.other-followed``).  Each sync makes and
+compares the whole plan; `normalise`, `make_plan` and the backend see to it that unchanged Services cost nothing.
 """
 
 from __future__ import annotations
