@@ -52,6 +52,15 @@ def _of_the_first(answer: Function) -> Function:
     return answered
 
 
+def _dated_by_the_last_change(take: Function) -> Function:
+    def taken(feed: Any) -> Any:  # noqa: ANN401
+        if feed.pending is not None:
+            feed._applying_since = feed.pending.last
+        return take(feed)
+
+    return taken
+
+
 MUTANTS = (
     mutant(
         "guard.health-checks",
@@ -99,6 +108,13 @@ MUTANTS = (
         "trouble.one-family-is-well",
         "A proxy reports that it is well when it keeps up with changes of IPv4.",
         Patch("kproxy.proxy.daemon.http.health:_answer", _of_the_first),
+        clauses="proxy-health.late.told",
+        needs_kernel=True,
+    ),
+    mutant(
+        "trouble.each-change-restarts-the-clock",
+        "A proxy that cannot write reports that it is well again after each change that arrives.",
+        Patch("kproxy.proxy.daemon.cluster.store:Subscription.take", _dated_by_the_last_change),
         clauses="proxy-health.late.told",
         needs_kernel=True,
     ),

@@ -230,15 +230,17 @@ FOR_LOAD_BALANCERS = case(
 )
 
 LET_IN = "health-check.input-policy-drop.passes"
+ELSEWHERE = WEB.replace(name="elsewhere", backends=(Backend(on="b1"),))
 
 LETS_HEALTH_CHECKS_IN = case(
     "health-check.input-is-dropped",
-    "A node that lets nothing in by itself answers health checks: also where it has no endpoint to offer.",
-    Apply(WEB, ENDING),
+    "A node that lets nothing in by itself answers health checks: also where its endpoint ends, or it has none.",
+    Apply(WEB, ENDING, ELSEWHERE),
     CheckHealth(sender=host("a"), to=WEB.health_check("a"), expect=2, clauses=(LOCAL_ENDPOINTS_REPORTED,)),
     CheckHealth(sender=client("a"), to=WEB.health_check("a"), expect=2, clauses=(LET_IN,)),
     CheckHealth(sender=remote("b"), to=WEB.health_check("b"), expect=1, clauses=(LET_IN,)),
     CheckHealth(sender=pod("a3"), to=ENDING.health_check("a"), expect=0, clauses=(LET_IN,)),
+    CheckHealth(sender=client("a"), to=ELSEWHERE.health_check("a"), expect=0, clauses=(LET_IN,)),
     Probe(sender=host("a"), to=WEB.cluster_ip, expect=delivered_to("a1", "a2", "b1", source=MASQUERADED)),
     clauses={
         "cluster-ip.reaches-ready-endpoint",
