@@ -8,6 +8,7 @@ import ast
 import graphlib
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -159,6 +160,7 @@ EFFECTS = {
 
 LONGEST_MODULE = 450
 LONGEST_FUNCTION = 60
+MOST_MODULES = 45
 
 
 def modules() -> dict[str, Path]:
@@ -272,6 +274,15 @@ def test_a_function_fits_on_a_screen(module: str) -> None:
     assert not long, (
         f"{module}: {long} lines, {LONGEST_FUNCTION} are allowed (aim at 10). What sinks service proxies is "
         "their longest function: name the steps, and make each a function of values."
+    )
+
+
+def test_a_folder_has_no_more_modules_than_a_reader_takes_in() -> None:
+    folders = Counter(path.parent for top in ("src", "tests") for path in (ROOT / top).rglob("*.py"))
+    assert max(folders.values()) > MOST_MODULES // 2, "positive control"
+    full = {str(folder.relative_to(ROOT)): n for folder, n in folders.items() if n > MOST_MODULES}
+    assert not full, (
+        f"{full} modules, {MOST_MODULES} are allowed: merge small ones, or make a folder of an idea"
     )
 
 

@@ -36,7 +36,7 @@ from kproxy.conformance.case import (
     service,
     spoofed,
 )
-from kproxy.conformance.cases import changes
+from kproxy.conformance.cases import change
 from kproxy.conformance.cases.common import FROM_B1, FROM_BOTH, POD_CLAUSES, SPREAD, UDP_PORT
 from kproxy.conformance.cases.profiles import LIBERAL
 from kproxy.model.network import Family
@@ -251,21 +251,21 @@ POLICY_IS_STRONGER = case(
         to=FAR.node_port("a"),
         expect=delivered_to("a1"),
         count=6,
-        clauses=(changes.POLICY, WITHIN_POLICY),
+        clauses=(change.POLICY, WITHIN_POLICY),
     ),
     Probe(
         sender=pod("a2"),
         to=FAR.cluster_ip,
         expect=delivered_to("a1"),
         count=6,
-        clauses=(changes.POLICY, WITHIN_POLICY),
+        clauses=(change.POLICY, WITHIN_POLICY),
     ),
     Probe(
         sender=pod("a2"),
         to=hinted.cluster_ip,
         expect=delivered_to("a1"),
         count=6,
-        clauses=(changes.TOPOLOGY, WITHIN_POLICY),
+        clauses=(change.TOPOLOGY, WITHIN_POLICY),
     ),
     clauses=POD_CLAUSES
     | OUTSIDE_CLAUSES

@@ -22,7 +22,7 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.case.outcomes import MASQUERADED
-from kproxy.conformance.cases import changes
+from kproxy.conformance.cases import change
 from kproxy.conformance.cases.common import POD_CLAUSES
 from kproxy.model.network import Protocol
 
@@ -44,7 +44,7 @@ CONNECTIONS = case(
         to=FIVE.cluster_ip,
         expect=delivered_to("a2", "b1", "b3"),
         even=True,
-        clauses=(changes.ENDPOINT_REMOVED,),
+        clauses=(change.ENDPOINT_REMOVED,),
     ),
     clauses=POD_CLAUSES
     | {
@@ -74,7 +74,7 @@ DATAGRAMS = case(
         to=FOUR.node_port("a"),
         expect=delivered_to("a1", "b1", "b2", source=MASQUERADED),
         even=True,
-        clauses=(changes.ENDPOINT_REMOVED,),
+        clauses=(change.ENDPOINT_REMOVED,),
     ),
     clauses={
         EVEN,

@@ -30,7 +30,7 @@ from kproxy.conformance.case import (
     service,
     unallocated,
 )
-from kproxy.conformance.cases import changes
+from kproxy.conformance.cases import change
 from kproxy.conformance.cases.common import FROM_BOTH, HOST_CLAUSES, POD_CLAUSES, SPREAD
 from kproxy.model.network import Protocol
 
@@ -232,7 +232,7 @@ ENDPOINTS_COME_AND_GO = case(
         to=WEB.cluster_ip,
         expect=delivered_to("a1", "b1"),
         spread=True,
-        clauses=(changes.ENDPOINT_ADDED,),
+        clauses=(change.ENDPOINT_ADDED,),
     ),
     Send(flow="old", expect=SAME_ENDPOINT, clauses=("established.survives-endpoint-change",)),
     Apply(service("web", "b1")),
@@ -241,7 +241,7 @@ ENDPOINTS_COME_AND_GO = case(
         to=WEB.cluster_ip,
         expect=delivered_to("b1"),
         count=12,
-        clauses=(changes.ENDPOINT_REMOVED,),
+        clauses=(change.ENDPOINT_REMOVED,),
     ),
     Probe(sender=pod("b3"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2")),
     Send(flow="old", expect=SAME_ENDPOINT, clauses=("established.survives-removal-of-its-endpoint",)),
@@ -262,11 +262,11 @@ LAST_ENDPOINT_GOES_AND_RETURNS = case(
     Apply(one, NEIGHBOUR),
     Probe(sender=pod("b2"), to=one.cluster_ip, expect=delivered_to("a1")),
     Apply(service("web")),
-    Probe(sender=pod("b2"), to=one.cluster_ip, expect=REJECTED, clauses=(changes.EMPTIED,)),
-    Probe(sender=host("a"), to=one.cluster_ip, expect=REJECTED, clauses=(changes.EMPTIED,)),
+    Probe(sender=pod("b2"), to=one.cluster_ip, expect=REJECTED, clauses=(change.EMPTIED,)),
+    Probe(sender=host("a"), to=one.cluster_ip, expect=REJECTED, clauses=(change.EMPTIED,)),
     Probe(sender=pod("b1"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2")),
     Apply(service("web", "b3")),
-    Probe(sender=pod("b2"), to=one.cluster_ip, expect=delivered_to("b3"), clauses=(changes.ENDPOINT_ADDED,)),
+    Probe(sender=pod("b2"), to=one.cluster_ip, expect=delivered_to("b3"), clauses=(change.ENDPOINT_ADDED,)),
     clauses=POD_CLAUSES
     | {"endpoints.none.rejected", "change.last-endpoint-removed.rejected", "change.endpoint-added.used"},
     regressions={"R103", "R105"},
@@ -279,14 +279,12 @@ DELETED_AND_CREATED_AGAIN = case(
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1")),
     Open(flow="beside", sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2")),
     Delete(WEB),
-    Probe(
-        sender=pod("a2"), to=WEB.cluster_ip, expect=DROPPED | UNTOUCHED, clauses=(changes.SERVICE_DELETED,)
-    ),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=DROPPED | UNTOUCHED, clauses=(change.SERVICE_DELETED,)),
     Probe(
         sender=pod("a2"),
         to=NEIGHBOUR.cluster_ip,
         expect=delivered_to("b2"),
-        clauses=(changes.OTHER_SERVICES,),
+        clauses=(change.OTHER_SERVICES,),
     ),
     Send(flow="beside", expect=SAME_ENDPOINT, clauses=("change.other-services.undisturbed",)),
     Apply(WEB),
@@ -295,7 +293,7 @@ DELETED_AND_CREATED_AGAIN = case(
         to=WEB.cluster_ip,
         expect=delivered_to("a1", "b1"),
         spread=True,
-        clauses=(changes.SERVICE_RECREATED,),
+        clauses=(change.SERVICE_RECREATED,),
     ),
     clauses=POD_CLAUSES
     | SPREAD
@@ -319,7 +317,7 @@ ADDRESS_IS_TAKEN_OVER = case(
         to=heir.cluster_ip,
         expect=delivered_to("a3", "b3"),
         spread=True,
-        clauses=(changes.ADDRESS,),
+        clauses=(change.ADDRESS,),
     ),
     clauses=POD_CLAUSES | SPREAD | {"change.address.followed"},
 )
@@ -335,9 +333,9 @@ ADDRESS_CHANGES = case(
         to=moved.cluster_ip,
         expect=delivered_to("a1", "b1"),
         spread=True,
-        clauses=(changes.ADDRESS,),
+        clauses=(change.ADDRESS,),
     ),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=DROPPED | UNTOUCHED, clauses=(changes.ADDRESS,)),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=DROPPED | UNTOUCHED, clauses=(change.ADDRESS,)),
     clauses=POD_CLAUSES | SPREAD | {"cluster-ip.unallocated.not-served", "change.address.followed"},
 )
 
@@ -352,7 +350,7 @@ PORTS_COME_AND_GO = case(
         to=TWO_PORTS.cluster_ip.at("a"),
         expect=delivered_to("a1", "b1"),
         spread=True,
-        clauses=(changes.PORT_ADDED,),
+        clauses=(change.PORT_ADDED,),
     ),
     Send(flow="b", expect=SAME_ENDPOINT, clauses=("established.survives-port-change-elsewhere",)),
     Apply(TWO_PORTS.replace(ports=TWO_PORTS.ports[1:])),
@@ -360,7 +358,7 @@ PORTS_COME_AND_GO = case(
         sender=pod("a2"),
         to=TWO_PORTS.cluster_ip.at("a"),
         expect=REJECTED | UNTOUCHED,
-        clauses=(changes.PORT_REMOVED,),
+        clauses=(change.PORT_REMOVED,),
     ),
     Probe(sender=pod("a2"), to=TWO_PORTS.cluster_ip.at("b"), expect=delivered_to("a1", "b1"), spread=True),
     Send(flow="b", expect=SAME_ENDPOINT, clauses=("established.survives-port-change-elsewhere",)),

@@ -32,7 +32,7 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
-from kproxy.conformance.cases import changes
+from kproxy.conformance.cases import change
 from kproxy.conformance.cases.common import DATAGRAMS, FROM_B1, MOVES, POD_CLAUSES, UDP_PORT, UNRELATED
 from kproxy.model.network import Protocol
 
@@ -60,9 +60,7 @@ UDP_LEAVES_A_REMOVED_ENDPOINT = case(
     Open(flow="node", sender=host("a"), to=DNS.cluster_ip, expect=ON_A),
     Open(flow="outside", sender=remote("a"), to=DNS.cluster_ip, expect=ON_A),
     Apply(MOVED),
-    Probe(
-        sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("b1"), clauses=(changes.ENDPOINT_REMOVED,)
-    ),
+    Probe(sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("b1"), clauses=(change.ENDPOINT_REMOVED,)),
     Send(flow="beside", expect=delivered_to("b1"), clauses=(MOVES,)),
     Send(flow="afar", expect=delivered_to("b1"), clauses=(MOVES,)),
     Send(flow="node", expect=FROM_B1, clauses=(MOVES,)),
@@ -91,7 +89,7 @@ UDP_LEAVES_IT_AT_EXTERNAL_ADDRESSES = case(
     Open(flow="vip", sender=remote("b"), to=OPEN.vip(), expect=ON_A),
     Open(flow="external", sender=pod("a2"), to=OPEN.external_ip(), expect=ON_A),
     Apply(OPEN_MOVED),
-    Probe(sender=client("a"), to=OPEN.node_port("a"), expect=FROM_B1, clauses=(changes.ENDPOINT_REMOVED,)),
+    Probe(sender=client("a"), to=OPEN.node_port("a"), expect=FROM_B1, clauses=(change.ENDPOINT_REMOVED,)),
     Send(flow="node-port", expect=FROM_B1, clauses=(MOVES,)),
     Send(flow="far-node-port", expect=FROM_B1, clauses=(MOVES,)),
     Send(flow="vip", expect=FROM_B1, clauses=(MOVES,)),
@@ -167,7 +165,7 @@ UDP_IS_SERVED_AFTER_REFUSAL = case(
     Open(flow="node-port", sender=client("a"), to=OPEN.node_port("a"), expect=REJECTED),
     Open(flow="vip", sender=client("b"), to=OPEN.vip(), expect=REJECTED),
     Apply(OPEN),
-    Probe(sender=pod("b2"), to=OPEN.cluster_ip, expect=delivered_to("a1"), clauses=(changes.ENDPOINT_ADDED,)),
+    Probe(sender=pod("b2"), to=OPEN.cluster_ip, expect=delivered_to("a1"), clauses=(change.ENDPOINT_ADDED,)),
     Send(flow="inside", expect=delivered_to("a1"), clauses=(STARTS,)),
     Send(flow="node-port", expect=ON_A, clauses=(STARTS,)),
     Send(flow="vip", expect=ON_A, clauses=(STARTS,)),
@@ -184,7 +182,7 @@ UDP_IS_SERVED_AFTER_GOING_ASTRAY = case(
     Open(flow="vip", sender=client("b"), to=OPEN.vip(), expect=UNTOUCHED),
     Open(flow="external", sender=remote("a"), to=OPEN.external_ip(), expect=UNTOUCHED),
     Apply(OPEN),
-    Probe(sender=pod("b2"), to=OPEN.cluster_ip, expect=delivered_to("a1"), clauses=(changes.ENDPOINT_ADDED,)),
+    Probe(sender=pod("b2"), to=OPEN.cluster_ip, expect=delivered_to("a1"), clauses=(change.ENDPOINT_ADDED,)),
     Send(flow="inside", expect=delivered_to("a1"), clauses=(STARTS,)),
     Send(flow="node-port", expect=ON_A, clauses=(STARTS,)),
     Send(flow="vip", expect=ON_A, clauses=(STARTS,)),
@@ -212,7 +210,7 @@ UDP_IS_SERVED_WHEN_ITS_SERVICE_RETURNS = case(
     Open(flow="external", sender=remote("a"), to=OPEN.external_ip(), expect=UNTOUCHED),
     Apply(OPEN),
     Probe(
-        sender=pod("b2"), to=OPEN.cluster_ip, expect=delivered_to("a1"), clauses=(changes.SERVICE_RECREATED,)
+        sender=pod("b2"), to=OPEN.cluster_ip, expect=delivered_to("a1"), clauses=(change.SERVICE_RECREATED,)
     ),
     Send(flow="node-port", expect=ON_A, clauses=(STARTS,)),
     Send(flow="vip", expect=ON_A, clauses=(STARTS,)),
@@ -237,7 +235,7 @@ UDP_IS_REFUSED_WHEN_NOBODY_IS_LEFT = case(
     Open(flow="inside", sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
     Open(flow="outside", sender=client("a"), to=DNS.node_port("a"), expect=ON_A),
     Apply(DNS.replace(type=Type.NODE_PORT, backends=())),
-    Probe(sender=pod("b2"), to=DNS.cluster_ip, expect=REJECTED, clauses=(changes.EMPTIED,)),
+    Probe(sender=pod("b2"), to=DNS.cluster_ip, expect=REJECTED, clauses=(change.EMPTIED,)),
     Send(flow="inside", expect=REJECTED, clauses=(NONE_LEFT,)),
     Send(flow="outside", expect=REJECTED, clauses=(NONE_LEFT,)),
     clauses=POD_CLAUSES
@@ -262,9 +260,7 @@ UDP_LEAVES_A_DELETED_SERVICE = case(
     Open(flow="inside", sender=pod("a2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
     Open(flow="beside", sender=pod("a2"), to=beside.cluster_ip, expect=delivered_to("a1")),
     Delete(DNS),
-    Probe(
-        sender=pod("a2"), to=DNS.cluster_ip, expect=DROPPED | UNTOUCHED, clauses=(changes.SERVICE_DELETED,)
-    ),
+    Probe(sender=pod("a2"), to=DNS.cluster_ip, expect=DROPPED | UNTOUCHED, clauses=(change.SERVICE_DELETED,)),
     Send(flow="inside", expect=DROPPED | UNTOUCHED, clauses=(DELETED,)),
     Send(flow="beside", expect=SAME_ENDPOINT, clauses=(UNRELATED,)),
     clauses=POD_CLAUSES
@@ -350,13 +346,13 @@ UDP_STAYS_WHEN_POLICIES_CHANGE = case(
             ports=UDP_PORT,
         ),
     ),
-    Probe(sender=pod("a2"), to=far.cluster_ip, expect=delivered_to("a1"), count=6, clauses=(changes.POLICY,)),
+    Probe(sender=pod("a2"), to=far.cluster_ip, expect=delivered_to("a1"), count=6, clauses=(change.POLICY,)),
     Probe(
         sender=pod("a2"),
         to=hinted.cluster_ip,
         expect=delivered_to("a1"),
         count=6,
-        clauses=(changes.TOPOLOGY,),
+        clauses=(change.TOPOLOGY,),
     ),
     Send(flow="policy", expect=SAME_ENDPOINT, clauses=(STAYS,)),
     Send(flow="hint", expect=SAME_ENDPOINT, clauses=(STAYS,)),
@@ -385,7 +381,7 @@ UDP_STAYS_WHILE_ITS_ENDPOINT_SERVES = case(
         )
     ),
     Probe(
-        sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("b1"), count=6, clauses=(changes.READINESS,)
+        sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("b1"), count=6, clauses=(change.READINESS,)
     ),
     Send(flow="old", expect=SAME_ENDPOINT, clauses=(SERVES_ON,)),
     Apply(
@@ -394,7 +390,7 @@ UDP_STAYS_WHILE_ITS_ENDPOINT_SERVES = case(
         )
     ),
     Probe(
-        sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("b1"), count=6, clauses=(changes.READINESS,)
+        sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("b1"), count=6, clauses=(change.READINESS,)
     ),
     Send(flow="old", expect=delivered_to("b1"), clauses=(MOVES,)),
     clauses=POD_CLAUSES

@@ -23,7 +23,7 @@ from kproxy.conformance.case import (
     pod,
     service,
 )
-from kproxy.conformance.cases import changes
+from kproxy.conformance.cases import change
 from kproxy.conformance.cases.common import (
     ANYWHERE,
     FROM_B1,
@@ -54,7 +54,7 @@ PORT_IS_USED_AGAIN = case(
     Reopen(flow="node", expect=FROM_B1, clauses=(AGAIN,)),
     Reopen(flow="outside", expect=FROM_B1, clauses=(AGAIN,)),
     Reopen(flow="staying", expect=delivered_to("b2"), clauses=(AGAIN,)),
-    Probe(sender=pod("b2"), to=WEB.cluster_ip, expect=ON_B1, clauses=(changes.ENDPOINT_REMOVED,)),
+    Probe(sender=pod("b2"), to=WEB.cluster_ip, expect=ON_B1, clauses=(change.ENDPOINT_REMOVED,)),
     clauses=POD_CLAUSES | HOST_CLAUSES | NODE_PORT_CLAUSES | {"change.endpoint-removed.not-used", AGAIN},
     features={Feature.NODE_PORT},
     regressions={"R083", "R087"},

@@ -24,7 +24,7 @@ from kproxy.conformance.case import (
     pod,
     service,
 )
-from kproxy.conformance.cases import changes
+from kproxy.conformance.cases import change
 from kproxy.conformance.cases.common import DATAGRAMS, FROM_B1, MOVES, POD_CLAUSES, UDP_PORT, UNRELATED
 
 DNS = service("dns", "a1", ports=UDP_PORT)
@@ -73,7 +73,7 @@ NODE_PORT_NUMBERS_ELSEWHERE = case(
     Send(flow="own", expect=FROM_B1, clauses=(MOVES,)),
     Delete(NUMBERED),
     Probe(
-        sender=client("a"), to=NUMBERED.node_port("a"), expect=UNTOUCHED, clauses=(changes.SERVICE_DELETED,)
+        sender=client("a"), to=NUMBERED.node_port("a"), expect=UNTOUCHED, clauses=(change.SERVICE_DELETED,)
     ),
     clauses=DATAGRAMS
     | {

@@ -1,17 +1,21 @@
-"""Cases on readiness and termination: which endpoints count, when, and for whom.
+"""Cases on readiness and termination: which endpoints count, when, and for whom; rolling updates.
 
-Only values; the vocabulary is `kproxy.conformance.case`.
+Only values; the vocabulary is `kproxy.conformance.case`.  In a rolling update a new pod is ready before an old one begins
+to terminate, and an old one serves as long as it is listed, as `terminationGracePeriodSeconds` and a load balancer's
+health checks give it time to.
 """
 
 from __future__ import annotations
 
 from kproxy.conformance.case import (
     DROPPED,
+    MASQUERADED,
     REJECTED,
     SAME_ENDPOINT,
     Apply,
     Backend,
     Case,
+    ContinuousProbe,
     Feature,
     Open,
     Policy,
@@ -25,9 +29,11 @@ from kproxy.conformance.case import (
     delivered_to,
     host,
     pod,
+    pods,
+    remote,
     service,
 )
-from kproxy.conformance.cases import changes
+from kproxy.conformance.cases import change
 from kproxy.conformance.cases.common import (
     FROM_B1,
     FROM_BOTH,
@@ -257,11 +263,11 @@ LIFE_OF_AN_ENDPOINT = case(
     Probe(sender=pod("a2"), to=web.cluster_ip, expect=REJECTED),
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b3")),
     Apply(service("web", "a1")),
-    Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1"), clauses=(changes.READINESS,)),
+    Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1"), clauses=(change.READINESS,)),
     Apply(service("web", backends=(draining("a1"),))),
-    Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1"), clauses=(changes.READINESS,)),
+    Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1"), clauses=(change.READINESS,)),
     Apply(service("web", backends=(terminated("a1"),))),
-    Probe(sender=pod("a2"), to=web.cluster_ip, expect=REJECTED, clauses=(changes.READINESS,)),
+    Probe(sender=pod("a2"), to=web.cluster_ip, expect=REJECTED, clauses=(change.READINESS,)),
     clauses=POD_CLAUSES
     | FALLBACK
     | {"endpoints.none.rejected", "endpoints.not-serving.never-used", "change.readiness.followed"},
@@ -280,7 +286,7 @@ REPLACEMENT_TAKES_OVER = case(
         to=alone.cluster_ip,
         expect=delivered_to("b1"),
         count=12,
-        clauses=(changes.READINESS,),
+        clauses=(change.READINESS,),
     ),
     Send(flow="old", expect=SAME_ENDPOINT, clauses=("established.survives-termination-of-its-endpoint",)),
     Apply(service("web", backends=(terminated("a1"), Backend(on="b1")))),
@@ -289,7 +295,7 @@ REPLACEMENT_TAKES_OVER = case(
         to=alone.cluster_ip,
         expect=delivered_to("b1"),
         count=12,
-        clauses=(changes.READINESS,),
+        clauses=(change.READINESS,),
     ),
     Send(flow="old", expect=SAME_ENDPOINT, clauses=("established.survives-termination-of-its-endpoint",)),
     clauses=POD_CLAUSES
@@ -301,6 +307,85 @@ REPLACEMENT_TAKES_OVER = case(
     },
     features=TERMINATING,
     regressions={"R082", "R088"},
+)
+
+# ------------------------------------------------------------------- rolling updates
+
+OLD, NEW = ("a1", "b1"), ("a2", "b2")
+LEAVING = tuple(Backend(on=on, ready=False, serving=True, terminating=True) for on in OLD)
+
+ROLLED = service("web", *OLD, type=Type.LOAD_BALANCER, vips=(Vip(),))
+ROLLED_LOCAL = ROLLED.replace(external_policy=Policy.LOCAL)
+
+NEVER_FAILS = ("change.rolling-update.no-failed-connection",)
+
+ROLLED_FEATURES = {Feature.NODE_PORT, Feature.LOAD_BALANCER, Feature.TERMINATING_ENDPOINTS}
+
+FROM_ALL = delivered_to(*OLD, *NEW, source=MASQUERADED)
+
+ROLLING_UPDATE = case(
+    "terminating.rolling-update",
+    "While all pods are replaced, no connection of a client outside or inside fails.",
+    Apply(ROLLED),
+    ContinuousProbe(sender=client("a"), to=ROLLED.node_port("a"), expect=FROM_ALL, clauses=NEVER_FAILS),
+    ContinuousProbe(sender=remote("b"), to=ROLLED.vip(), expect=FROM_ALL, clauses=NEVER_FAILS),
+    ContinuousProbe(
+        sender=pod("a3"), to=ROLLED.cluster_ip, expect=delivered_to(*OLD, *NEW), clauses=NEVER_FAILS
+    ),
+    Apply(ROLLED.replace(backends=pods(*OLD, *NEW))),
+    Probe(sender=pod("a3"), to=ROLLED.cluster_ip, expect=delivered_to(*OLD, *NEW), spread=True),
+    Apply(ROLLED.replace(backends=(*LEAVING, *pods(*NEW)))),
+    Probe(sender=pod("a3"), to=ROLLED.cluster_ip, expect=delivered_to(*NEW), spread=True),
+    Apply(ROLLED.replace(backends=pods(*NEW))),
+    Probe(
+        sender=client("a"),
+        to=ROLLED.node_port("a"),
+        expect=delivered_to(*NEW, source=MASQUERADED),
+        spread=True,
+    ),
+    clauses=SPREAD
+    | {
+        "cluster-ip.reaches-ready-endpoint",
+        "masquerade.cluster-ip.pod-source-preserved",
+        "node-port.reaches-ready-endpoint",
+        "load-balancer.reaches-ready-endpoint",
+        "masquerade.external-policy-cluster.rewritten",
+        "endpoints.terminating.not-used-beside-ready",
+        *NEVER_FAILS,
+    },
+    features=ROLLED_FEATURES,
+    regressions={"R104"},
+)
+
+ROLLING_UPDATE_UNDER_LOCAL_POLICY = case(
+    "terminating.rolling-update-under-local-policy",
+    "The same under external policy Local, where each node's pod is replaced by another of that node.",
+    Apply(ROLLED_LOCAL),
+    ContinuousProbe(
+        sender=client("a"),
+        to=ROLLED_LOCAL.node_port("a"),
+        expect=delivered_to("a1", "a2"),
+        clauses=NEVER_FAILS,
+    ),
+    ContinuousProbe(
+        sender=remote("b"), to=ROLLED_LOCAL.vip(), expect=delivered_to("b1", "b2"), clauses=NEVER_FAILS
+    ),
+    Apply(ROLLED_LOCAL.replace(backends=pods(*OLD, *NEW))),
+    Probe(sender=client("a"), to=ROLLED_LOCAL.node_port("a"), expect=delivered_to("a1", "a2"), spread=True),
+    Apply(ROLLED_LOCAL.replace(backends=(*LEAVING, *pods(*NEW)))),
+    Probe(sender=client("a"), to=ROLLED_LOCAL.node_port("a"), expect=delivered_to("a2"), count=8),
+    Apply(ROLLED_LOCAL.replace(backends=pods(*NEW))),
+    Probe(sender=remote("b"), to=ROLLED_LOCAL.vip(), expect=delivered_to("b2"), count=8),
+    clauses=SPREAD
+    | {
+        "node-port.reaches-ready-endpoint",
+        "load-balancer.reaches-ready-endpoint",
+        "external-policy.local.local-endpoints-source-preserved",
+        "endpoints.terminating.not-used-beside-ready",
+        *NEVER_FAILS,
+    },
+    features=ROLLED_FEATURES | {Feature.EXTERNAL_TRAFFIC_POLICY},
+    regressions={"R096"},
 )
 
 CASES: tuple[Case, ...] = (
@@ -316,4 +401,6 @@ CASES: tuple[Case, ...] = (
     LIVE_ENTRY_OF_AN_ADDRESS_WINS,
     LIFE_OF_AN_ENDPOINT,
     REPLACEMENT_TAKES_OVER,
+    ROLLING_UPDATE,
+    ROLLING_UPDATE_UNDER_LOCAL_POLICY,
 )

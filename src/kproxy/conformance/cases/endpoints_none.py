@@ -31,7 +31,7 @@ from kproxy.conformance.case import (
     service,
     unallocated,
 )
-from kproxy.conformance.cases import changes
+from kproxy.conformance.cases import change
 from kproxy.conformance.cases.common import POD_CLAUSES
 from kproxy.model.network import Protocol
 
@@ -190,24 +190,24 @@ EMPTIED_AND_FILLED = case(
         flow="open", sender=client("b"), to=FULL.node_port("b"), expect=delivered_to("a1", source=MASQUERADED)
     ),
     Apply(FULL.replace(backends=())),
-    Probe(sender=client("a"), to=FULL.node_port("a"), expect=REJECTED, clauses=(changes.EMPTIED,)),
-    Probe(sender=client("a"), to=FULL.vip(), expect=REJECTED, clauses=(changes.EMPTIED,)),
-    Probe(sender=pod("a2"), to=FULL.cluster_ip, expect=REJECTED, clauses=(changes.EMPTIED,)),
+    Probe(sender=client("a"), to=FULL.node_port("a"), expect=REJECTED, clauses=(change.EMPTIED,)),
+    Probe(sender=client("a"), to=FULL.vip(), expect=REJECTED, clauses=(change.EMPTIED,)),
+    Probe(sender=pod("a2"), to=FULL.cluster_ip, expect=REJECTED, clauses=(change.EMPTIED,)),
     Send(flow="open", expect=SAME_ENDPOINT, clauses=("established.survives-removal-of-its-endpoint",)),
     Apply(FULL),
     Probe(
         sender=client("a"),
         to=FULL.node_port("a"),
         expect=delivered_to("a1", source=MASQUERADED),
-        clauses=(changes.ENDPOINT_ADDED,),
+        clauses=(change.ENDPOINT_ADDED,),
     ),
     Probe(
         sender=client("a"),
         to=FULL.vip(),
         expect=delivered_to("a1", source=MASQUERADED),
-        clauses=(changes.ENDPOINT_ADDED,),
+        clauses=(change.ENDPOINT_ADDED,),
     ),
-    Probe(sender=pod("a2"), to=FULL.cluster_ip, expect=delivered_to("a1"), clauses=(changes.ENDPOINT_ADDED,)),
+    Probe(sender=pod("a2"), to=FULL.cluster_ip, expect=delivered_to("a1"), clauses=(change.ENDPOINT_ADDED,)),
     clauses=POD_CLAUSES
     | REFUSED
     | {

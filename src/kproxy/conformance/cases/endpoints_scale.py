@@ -32,7 +32,7 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
-from kproxy.conformance.cases import changes
+from kproxy.conformance.cases import change
 from kproxy.conformance.cases.common import POD_CLAUSES
 from kproxy.conformance.cases.profiles import LARGE
 from kproxy.model.network import Family, Protocol
@@ -104,7 +104,7 @@ BEYOND_TWO_HUNDRED = case(
         expect=any_of_slices(FEW_SLICES[1:]),
         spread=True,
         count=round_robin_count(FEW_SLICES[1:]),
-        clauses=(ANY_NUMBER, changes.ENDPOINT_REMOVED),
+        clauses=(ANY_NUMBER, change.ENDPOINT_REMOVED),
     ),
     Apply(HUNDREDS),
     Probe(
@@ -113,7 +113,7 @@ BEYOND_TWO_HUNDRED = case(
         expect=any_of_slices(FEW_SLICES),
         spread=True,
         count=round_robin_count(FEW_SLICES),
-        clauses=(ANY_NUMBER, changes.ENDPOINT_ADDED),
+        clauses=(ANY_NUMBER, change.ENDPOINT_ADDED),
     ),
     clauses=POD_CLAUSES
     | SPREAD
@@ -122,8 +122,8 @@ BEYOND_TWO_HUNDRED = case(
         "protocol.udp.served",
         "node-port.reaches-ready-endpoint",
         "masquerade.external-policy-cluster.rewritten",
-        changes.ENDPOINT_REMOVED,
-        changes.ENDPOINT_ADDED,
+        change.ENDPOINT_REMOVED,
+        change.ENDPOINT_ADDED,
     },
     features={Feature.NODE_PORT},
     profile=LARGE,
@@ -206,24 +206,22 @@ BEYOND_A_THOUSAND = case(
         expect=any_of_slices(MANY_SLICES[1:]),
         spread=True,
         count=round_robin_count(MANY_SLICES[1:]),
-        clauses=(ANY_NUMBER, changes.ENDPOINT_REMOVED),
+        clauses=(ANY_NUMBER, change.ENDPOINT_REMOVED),
     ),
     Probe(
         sender=pod("a3"),
         to=SMALL.cluster_ip,
         expect=delivered_to("b2"),
         count=8,
-        clauses=(changes.ENDPOINT_REMOVED,),
+        clauses=(change.ENDPOINT_REMOVED,),
     ),
     Probe(
-        sender=pod("a3"), to=EMPTY.cluster_ip, expect=OF_SMALL, spread=True, clauses=(changes.ENDPOINT_ADDED,)
+        sender=pod("a3"), to=EMPTY.cluster_ip, expect=OF_SMALL, spread=True, clauses=(change.ENDPOINT_ADDED,)
     ),
     Delete(THOUSAND),
     Apply(EMPTY),
-    Probe(sender=pod("a3"), to=EMPTY.cluster_ip, expect=REJECTED, clauses=(changes.EMPTIED,)),
-    Probe(
-        sender=pod("a3"), to=SMALL.cluster_ip, expect=delivered_to("b2"), clauses=(changes.OTHER_SERVICES,)
-    ),
+    Probe(sender=pod("a3"), to=EMPTY.cluster_ip, expect=REJECTED, clauses=(change.EMPTIED,)),
+    Probe(sender=pod("a3"), to=SMALL.cluster_ip, expect=delivered_to("b2"), clauses=(change.OTHER_SERVICES,)),
     clauses=POD_CLAUSES
     | SPREAD
     | {
@@ -231,10 +229,10 @@ BEYOND_A_THOUSAND = case(
         "protocol.udp.served",
         "masquerade.cluster-ip.host-rewritten",
         "endpoints.none.rejected",
-        changes.ENDPOINT_REMOVED,
-        changes.ENDPOINT_ADDED,
-        changes.EMPTIED,
-        changes.OTHER_SERVICES,
+        change.ENDPOINT_REMOVED,
+        change.ENDPOINT_ADDED,
+        change.EMPTIED,
+        change.OTHER_SERVICES,
     },
     profile=LARGE,
     families=(Family.IPV4,),

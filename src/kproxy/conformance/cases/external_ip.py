@@ -20,6 +20,7 @@ from kproxy.conformance.case import (
     Probe,
     Send,
     Type,
+    backend_target,
     case,
     client,
     delivered_to,
@@ -28,9 +29,9 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
-from kproxy.conformance.cases import changes
+from kproxy.conformance.cases import change
 from kproxy.conformance.cases.common import FROM_BOTH, POD_CLAUSES, SPREAD
-from kproxy.conformance.cases.profiles import PRIMARY_WITHOUT_EXTERNAL_IPS
+from kproxy.conformance.cases.profiles import FORWARD_DROP, PRIMARY_WITHOUT_EXTERNAL_IPS
 from kproxy.model.network import Protocol
 
 WEB = service("web", "a1", "b1", external_ips=1)
@@ -127,7 +128,7 @@ BAD_TEXT_IS_PASSED_OVER = case(
     ),
     Probe(sender=client("a"), to=poisoned.external_ip(), expect=FROM_BOTH, spread=True),
     Probe(sender=pod("a2"), to=poisoned.cluster_ip, expect=delivered_to("a1", "b1")),
-    Probe(sender=client("a"), to=neighbour.external_ip(), expect=FROM_B2, clauses=(changes.OTHER_SERVICES,)),
+    Probe(sender=client("a"), to=neighbour.external_ip(), expect=FROM_B2, clauses=(change.OTHER_SERVICES,)),
     clauses=SERVED
     | POD_CLAUSES
     | SPREAD
@@ -152,7 +153,7 @@ SHARED_BY_TWO_SERVICES = case(
         sender=client("a"),
         to=WEB.external_ip(),
         expect=REJECTED | UNTOUCHED,
-        clauses=(changes.SERVICE_DELETED,),
+        clauses=(change.SERVICE_DELETED,),
     ),
     Send(flow="mail", expect=SAME_ENDPOINT, clauses=("change.other-services.undisturbed",)),
     clauses=SERVED
@@ -193,14 +194,37 @@ ADDRESSES_COME_AND_GO = case(
     Probe(sender=client("a"), to=WEB.external_ip(0), expect=FROM_BOTH),
     Apply(pair := WEB.replace(external_ips=2)),
     Probe(
-        sender=client("a"), to=pair.external_ip(1), expect=FROM_BOTH, spread=True, clauses=(changes.ADDRESS,)
+        sender=client("a"), to=pair.external_ip(1), expect=FROM_BOTH, spread=True, clauses=(change.ADDRESS,)
     ),
     Apply(WEB),
-    Probe(sender=client("a"), to=pair.external_ip(1), expect=UNTOUCHED, clauses=(changes.ADDRESS,)),
-    Probe(sender=pod("a2"), to=pair.external_ip(1), expect=UNTOUCHED, clauses=(changes.ADDRESS,)),
+    Probe(sender=client("a"), to=pair.external_ip(1), expect=UNTOUCHED, clauses=(change.ADDRESS,)),
+    Probe(sender=pod("a2"), to=pair.external_ip(1), expect=UNTOUCHED, clauses=(change.ADDRESS,)),
     Probe(sender=client("a"), to=WEB.external_ip(0), expect=FROM_BOTH, spread=True),
     clauses=SERVED | SPREAD | LEFT_ALONE | {"change.address.followed"},
     features={Feature.EXTERNAL_IPS},
+)
+
+# ------------------------------------------------------------------- addresses of a node
+
+REWRITTEN = {"masquerade.external-policy-cluster.rewritten"}
+IN_REACH = "external-ip.node-address.node-in-reach"
+
+EXTERNAL_IP_OF_A_NODE = case(
+    "external-ip.address-of-a-node",
+    "An external IP that is a node's own address takes its port there and elsewhere, and nothing else of that node.",
+    Apply(
+        shared := service("shared", "a1", "b1", external_ips=1, external_ips_of=("b",)),
+        direct := service("direct", "b"),
+    ),
+    Probe(sender=pod("a2"), to=shared.external_ip(), expect=FROM_BOTH),
+    Probe(sender=host("a"), to=shared.external_ip(), expect=FROM_BOTH),
+    Probe(sender=client("b"), to=shared.external_ip(), expect=FROM_BOTH),
+    Probe(sender=host("a"), to=backend_target(direct, "b"), expect=UNTOUCHED, clauses=(IN_REACH,)),
+    Probe(sender=pod("a2"), to=backend_target(direct, "b"), expect=UNTOUCHED, clauses=(IN_REACH,)),
+    clauses=REWRITTEN | {"external-ip.reaches-ready-endpoint", IN_REACH},
+    features={Feature.EXTERNAL_IPS, Feature.EXTERNAL_IPS_OF_NODES},
+    regressions={"R056"},
+    profile=FORWARD_DROP,
 )
 
 CASES: tuple[Case, ...] = (
@@ -213,4 +237,5 @@ CASES: tuple[Case, ...] = (
     SHARED_BY_TWO_SERVICES,
     CLAIMED_BY_TWO_SERVICES,
     ADDRESSES_COME_AND_GO,
+    EXTERNAL_IP_OF_A_NODE,
 )

@@ -27,7 +27,7 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
-from kproxy.conformance.cases import changes
+from kproxy.conformance.cases import change
 from kproxy.conformance.cases.common import (
     EVERY_KIND,
     FROM_B1,
@@ -244,15 +244,15 @@ EXTERNAL_POLICY_CHANGES = case(
         expect=FROM_B1,
     ),
     Apply(LOCAL_FAR),
-    Probe(sender=client("a"), to=LOCAL_FAR.node_port("a"), expect=DROPPED, clauses=(changes.POLICY,)),
+    Probe(sender=client("a"), to=LOCAL_FAR.node_port("a"), expect=DROPPED, clauses=(change.POLICY,)),
     Probe(
-        sender=client("b"), to=LOCAL_FAR.node_port("b"), expect=delivered_to("b1"), clauses=(changes.POLICY,)
+        sender=client("b"), to=LOCAL_FAR.node_port("b"), expect=delivered_to("b1"), clauses=(change.POLICY,)
     ),
     Probe(sender=pod("a1"), to=LOCAL_FAR.node_port("a"), expect=delivered_to("b1")),
     Send(flow="early", expect=SAME_ENDPOINT, clauses=("established.survives-policy-change",)),
     Apply(CLUSTER_FAR),
-    Probe(sender=client("a"), to=CLUSTER_FAR.node_port("a"), expect=FROM_B1, clauses=(changes.POLICY,)),
-    Probe(sender=client("b"), to=CLUSTER_FAR.node_port("b"), expect=FROM_B1, clauses=(changes.POLICY,)),
+    Probe(sender=client("a"), to=CLUSTER_FAR.node_port("a"), expect=FROM_B1, clauses=(change.POLICY,)),
+    Probe(sender=client("b"), to=CLUSTER_FAR.node_port("b"), expect=FROM_B1, clauses=(change.POLICY,)),
     Send(flow="early", expect=SAME_ENDPOINT, clauses=("established.survives-policy-change",)),
     clauses=LOCAL_CLAUSES
     | SILENCE
@@ -273,7 +273,7 @@ LAST_LOCAL_ENDPOINT_GOES = case(
     Apply(here := service("web", "a1", "b1", type=Type.NODE_PORT, external_policy=LOCAL)),
     Open(flow="early", sender=client("a"), to=here.node_port("a"), expect=delivered_to("a1")),
     Apply(LOCAL_FAR),
-    Probe(sender=client("a"), to=here.node_port("a"), expect=DROPPED, clauses=(changes.ENDPOINT_REMOVED,)),
+    Probe(sender=client("a"), to=here.node_port("a"), expect=DROPPED, clauses=(change.ENDPOINT_REMOVED,)),
     Probe(sender=client("b"), to=here.node_port("b"), expect=delivered_to("b1")),
     Send(flow="early", expect=SAME_ENDPOINT, clauses=("established.survives-policy-change",)),
     Apply(here),
@@ -282,7 +282,7 @@ LAST_LOCAL_ENDPOINT_GOES = case(
         to=here.node_port("a"),
         expect=delivered_to("a1"),
         count=6,
-        clauses=(changes.ENDPOINT_ADDED,),
+        clauses=(change.ENDPOINT_ADDED,),
     ),
     Send(flow="early", expect=SAME_ENDPOINT, clauses=("established.survives-policy-change",)),
     clauses=LOCAL_CLAUSES

@@ -9,7 +9,10 @@ from kproxy.conformance.case import (
     DROPPED,
     Apply,
     Case,
+    Feature,
+    Policy,
     Port,
+    Probe,
     Type,
     Vip,
     case,
@@ -17,6 +20,7 @@ from kproxy.conformance.case import (
     delivered_to,
     host,
     pod,
+    pods,
     remote,
     service,
 )
@@ -81,8 +85,29 @@ SHARED_UNDER_TWO_POLICIES = case(
     features=EXPOSED | EXTERNAL,
 )
 
+# ------------------------------------------------------------------- endpoints that come and go often
+
+FLURRY = service("web", type=Type.NODE_PORT, external_policy=Policy.LOCAL)
+
+ENDPOINTS_IN_A_FLURRY = case(
+    "external-policy.endpoints-in-a-flurry",
+    "After many changes in little time a node that has an endpoint again serves it, and no node drops by an old state.",
+    Apply(FLURRY.replace(backends=pods("a1", "b1"))),
+    *(Apply(FLURRY.replace(backends=pods(*names))) for names in (("b1",), ("a1",), (), ("a2",), ("b1",))),
+    Apply(last := FLURRY.replace(backends=pods("a2", "b2"))),
+    Probe(sender=client("a"), to=last.node_port("a"), expect=delivered_to("a2")),
+    Probe(sender=remote("b"), to=last.node_port("b"), expect=delivered_to("b2")),
+    *(Apply(FLURRY.replace(backends=pods(*names))) for names in (("b2",), ("a2",), ("a1", "b1"), ("b1",))),
+    Apply(FLURRY.replace(backends=pods("a1"))),
+    Probe(sender=client("a"), to=last.node_port("a"), expect=delivered_to("a1")),
+    clauses={"node-port.reaches-ready-endpoint", "external-policy.local.local-endpoints-source-preserved"},
+    features={Feature.NODE_PORT, Feature.EXTERNAL_TRAFFIC_POLICY},
+    regressions={"R031"},
+)
+
 CASES: tuple[Case, ...] = (
     LOCAL_DATAGRAMS,
     LOCAL_AT_SEVERAL,
     SHARED_UNDER_TWO_POLICIES,
+    ENDPOINTS_IN_A_FLURRY,
 )

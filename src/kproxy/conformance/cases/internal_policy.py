@@ -26,7 +26,7 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
-from kproxy.conformance.cases import changes
+from kproxy.conformance.cases import change
 from kproxy.conformance.cases.common import EVERY_KIND, FROM_B1, HOST_CLAUSES, POD_CLAUSES, SPREAD, UDP_PORT
 
 LOCAL = Policy.LOCAL
@@ -145,11 +145,11 @@ INTERNAL_POLICY_CHANGES = case(
     Apply(anywhere := service("web", "b1")),
     Open(flow="early", sender=pod("a1"), to=anywhere.cluster_ip, expect=delivered_to("b1")),
     Apply(anywhere.replace(internal_policy=LOCAL)),
-    Probe(sender=pod("a1"), to=anywhere.cluster_ip, expect=DROPPED, clauses=(changes.POLICY,)),
+    Probe(sender=pod("a1"), to=anywhere.cluster_ip, expect=DROPPED, clauses=(change.POLICY,)),
     Probe(sender=pod("b2"), to=anywhere.cluster_ip, expect=delivered_to("b1")),
     Send(flow="early", expect=SAME_ENDPOINT, clauses=("established.survives-policy-change",)),
     Apply(anywhere),
-    Probe(sender=pod("a1"), to=anywhere.cluster_ip, expect=delivered_to("b1"), clauses=(changes.POLICY,)),
+    Probe(sender=pod("a1"), to=anywhere.cluster_ip, expect=delivered_to("b1"), clauses=(change.POLICY,)),
     Send(flow="early", expect=SAME_ENDPOINT, clauses=("established.survives-policy-change",)),
     clauses=POD_CLAUSES
     | {

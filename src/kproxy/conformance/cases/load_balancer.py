@@ -29,8 +29,9 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
-from kproxy.conformance.cases import changes
+from kproxy.conformance.cases import change
 from kproxy.conformance.cases.common import FROM_B1, FROM_BOTH, POD_CLAUSES, SPREAD
+from kproxy.conformance.cases.profiles import FORWARD_DROP
 from kproxy.model.network import Protocol
 
 BALANCED = Type.LOAD_BALANCER
@@ -210,7 +211,7 @@ SHARED_BY_TWO_SERVICES = case(
         sender=client("a"),
         to=site.vip().at("b"),
         expect=REJECTED | UNTOUCHED,
-        clauses=(changes.PORT_REMOVED,),
+        clauses=(change.PORT_REMOVED,),
     ),
     Probe(sender=client("a"), to=mail.vip(), expect=FROM_B2),
     Send(flow="mail", expect=SAME_ENDPOINT, clauses=("change.other-services.undisturbed",)),
@@ -229,11 +230,11 @@ STATUS_COMES_AND_GOES = case(
     Probe(sender=client("a"), to=WEB.vip(), expect=UNTOUCHED),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH),
     Apply(WEB),
-    Probe(sender=client("a"), to=WEB.vip(), expect=FROM_BOTH, spread=True, clauses=(changes.ADDRESS,)),
-    Probe(sender=pod("b2"), to=WEB.vip(), expect=FROM_BOTH, clauses=(changes.ADDRESS,)),
+    Probe(sender=client("a"), to=WEB.vip(), expect=FROM_BOTH, spread=True, clauses=(change.ADDRESS,)),
+    Probe(sender=pod("b2"), to=WEB.vip(), expect=FROM_BOTH, clauses=(change.ADDRESS,)),
     Apply(WEB.replace(vips=())),
-    Probe(sender=client("a"), to=WEB.vip(), expect=UNTOUCHED, clauses=(changes.ADDRESS,)),
-    Probe(sender=pod("b2"), to=WEB.vip(), expect=UNTOUCHED, clauses=(changes.ADDRESS,)),
+    Probe(sender=client("a"), to=WEB.vip(), expect=UNTOUCHED, clauses=(change.ADDRESS,)),
+    Probe(sender=pod("b2"), to=WEB.vip(), expect=UNTOUCHED, clauses=(change.ADDRESS,)),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
     clauses=SERVED | NODE_PORT_SERVED | SPREAD | LEFT_ALONE | {"change.address.followed"},
     features=WITH_NODE_PORT,
@@ -245,12 +246,12 @@ MODE_CHANGES = case(
     Apply(WEB),
     Probe(sender=pod("a2"), to=WEB.vip(), expect=FROM_BOTH),
     Apply(WEB.replace(vips=(Vip(ip_mode="Proxy"),))),
-    Probe(sender=pod("a2"), to=WEB.vip(), expect=UNTOUCHED, clauses=(changes.ADDRESS,)),
-    Probe(sender=client("b"), to=WEB.vip(), expect=UNTOUCHED, clauses=(changes.ADDRESS,)),
+    Probe(sender=pod("a2"), to=WEB.vip(), expect=UNTOUCHED, clauses=(change.ADDRESS,)),
+    Probe(sender=client("b"), to=WEB.vip(), expect=UNTOUCHED, clauses=(change.ADDRESS,)),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1")),
     Apply(WEB.replace(vips=(Vip(ip_mode="VIP"),))),
-    Probe(sender=pod("a2"), to=WEB.vip(), expect=FROM_BOTH, spread=True, clauses=(changes.ADDRESS,)),
-    Probe(sender=client("b"), to=WEB.vip(), expect=FROM_BOTH, spread=True, clauses=(changes.ADDRESS,)),
+    Probe(sender=pod("a2"), to=WEB.vip(), expect=FROM_BOTH, spread=True, clauses=(change.ADDRESS,)),
+    Probe(sender=client("b"), to=WEB.vip(), expect=FROM_BOTH, spread=True, clauses=(change.ADDRESS,)),
     clauses=SERVED
     | POD_CLAUSES
     | SPREAD
@@ -283,20 +284,42 @@ TYPE_CHANGES = case(
     Apply(WEB),
     Probe(sender=client("a"), to=WEB.vip(), expect=FROM_BOTH),
     Apply(WEB.replace(type=Type.NODE_PORT, vips=())),
-    Probe(sender=client("a"), to=WEB.vip(), expect=UNTOUCHED, clauses=(changes.TYPE,)),
-    Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True, clauses=(changes.TYPE,)),
+    Probe(sender=client("a"), to=WEB.vip(), expect=UNTOUCHED, clauses=(change.TYPE,)),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True, clauses=(change.TYPE,)),
     Apply(WEB.replace(type=Type.CLUSTER_IP, vips=())),
-    Probe(sender=client("a"), to=WEB.vip(), expect=UNTOUCHED, clauses=(changes.TYPE,)),
-    Probe(sender=client("a"), to=WEB.node_port("a"), expect=UNTOUCHED, clauses=(changes.TYPE,)),
+    Probe(sender=client("a"), to=WEB.vip(), expect=UNTOUCHED, clauses=(change.TYPE,)),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=UNTOUCHED, clauses=(change.TYPE,)),
     Probe(
         sender=pod("a2"),
         to=WEB.cluster_ip,
         expect=delivered_to("a1", "b1"),
         spread=True,
-        clauses=(changes.TYPE,),
+        clauses=(change.TYPE,),
     ),
     clauses=SERVED | NODE_PORT_SERVED | POD_CLAUSES | SPREAD | LEFT_ALONE | {"change.type.followed"},
     features=WITH_NODE_PORT,
+)
+
+# ------------------------------------------------------------------- addresses of a node
+
+REWRITTEN = {"masquerade.external-policy-cluster.rewritten"}
+NODE_PORT_CLAUSES = REWRITTEN | {"node-port.reaches-ready-endpoint"}
+IN_REACH = "external-ip.node-address.node-in-reach"
+
+
+LOAD_BALANCER_IP_OF_A_NODE = case(
+    "load-balancer.address-of-a-node",
+    "Node ports go on at an address of a node that is a load balancer IP too.",
+    Apply(shared := service("shared", "a1", "b1", type=Type.LOAD_BALANCER, vips=(Vip(node="a"),))),
+    Probe(sender=client("a"), to=shared.vip(), expect=FROM_BOTH),
+    Probe(sender=pod("b2"), to=shared.vip(), expect=FROM_BOTH),
+    Probe(sender=client("a"), to=shared.node_port("a"), expect=FROM_BOTH, clauses=(IN_REACH,)),
+    Probe(sender=pod("b2"), to=shared.node_port("a"), expect=FROM_BOTH, clauses=(IN_REACH,)),
+    clauses=NODE_PORT_CLAUSES
+    | {"load-balancer.reaches-ready-endpoint", "node-port.other-node.untouched", IN_REACH},
+    features={Feature.LOAD_BALANCER, Feature.NODE_PORT, Feature.EXTERNAL_IPS_OF_NODES},
+    regressions={"R057"},
+    profile=FORWARD_DROP,
 )
 
 CASES: tuple[Case, ...] = (
@@ -313,4 +336,5 @@ CASES: tuple[Case, ...] = (
     MODE_CHANGES,
     PROXY_MODE_UNDER_LOCAL_POLICY,
     TYPE_CHANGES,
+    LOAD_BALANCER_IP_OF_A_NODE,
 )

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from kproxy.conformance.case import (
     MASQUERADED,
+    SAME_ENDPOINT,
     UNTOUCHED,
     Apply,
     Case,
     Feature,
+    Open,
     Policy,
     Probe,
+    Send,
     Type,
     Vip,
     backend_target,
@@ -24,11 +27,19 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
-from kproxy.conformance.cases.common import FROM_B1, FROM_BOTH, LOCAL_CLAUSES, POD_CLAUSES, SPREAD, UDP_PORT
-from kproxy.conformance.cases.profiles import (
-    MASQUERADE_ALL,
-    NO_DETECTOR,
+from kproxy.conformance.cases.common import (
+    ANYWHERE,
+    DATAGRAMS,
+    FROM_B1,
+    FROM_BOTH,
+    HOST_CLAUSES,
+    LOCAL_CLAUSES,
+    NODE_PORT_CLAUSES,
+    POD_CLAUSES,
+    SPREAD,
+    UDP_PORT,
 )
+from kproxy.conformance.cases.profiles import LIBERAL, MASQUERADE_ALL, NO_DETECTOR
 
 LOCAL = Policy.LOCAL
 DETECT = {Feature.DETECT_LOCAL}
@@ -185,6 +196,117 @@ EXTERNAL_ADDRESSES_WITHOUT_DETECTOR = case(
     profile=NO_DETECTOR,
 )
 
+# ------------------------------------------------------------------- marks and addresses of a node
+
+FOREIGN_BIT = 0x100000
+DEFAULT_BIT = 0x4000
+"""The bit of masqueradeBit 14, which is another proxy's where this one has another."""
+
+REMOTE = service("web", "b1", type=Type.NODE_PORT)
+NAMES = service("names", "b1", ports=UDP_PORT)
+KEPT, CLEARED = "masquerade.foreign-mark-bits.kept", "masquerade.own-mark.cleared"
+
+MARKS_OF_OTHERS = case(
+    "masquerade.marks-of-others",
+    "A mark that a process of the node sets is on its packets when they leave rewritten, and the proxy's own is not.",
+    Apply(REMOTE, NAMES),
+    Probe(sender=host("a"), to=REMOTE.cluster_ip, expect=FROM_B1, mark=FOREIGN_BIT, clauses=(KEPT, CLEARED)),
+    Probe(sender=host("a"), to=NAMES.cluster_ip, expect=FROM_B1, mark=FOREIGN_BIT, clauses=(KEPT, CLEARED)),
+    Probe(
+        sender=host("a"), to=REMOTE.node_port("a"), expect=FROM_B1, mark=FOREIGN_BIT, clauses=(KEPT, CLEARED)
+    ),
+    clauses=HOST_CLAUSES | NODE_PORT_CLAUSES | DATAGRAMS | {"node-port.every-node.served", KEPT, CLEARED},
+    features={Feature.NODE_PORT},
+    regressions={"R076", "R077"},
+)
+
+BIT_OF_ANOTHER_PROXY = case(
+    "masquerade.bit-is-configured",
+    "With another masqueradeBit, the usual one is a foreign bit like others.",
+    Apply(REMOTE),
+    Probe(
+        sender=host("a"),
+        to=REMOTE.cluster_ip,
+        expect=FROM_B1,
+        mark=FOREIGN_BIT | DEFAULT_BIT,
+        clauses=(KEPT, CLEARED),
+    ),
+    clauses=HOST_CLAUSES | {KEPT, CLEARED},
+    regressions={"R077"},
+    profile=LIBERAL,
+)
+
+# ------------------------------------------------------------------- source ports
+
+REMOTE_DNS = service("dns", "b1", type=Type.LOAD_BALANCER, ports=UDP_PORT, vips=(Vip(),))
+APART = "masquerade.same-source-ports.kept-apart"
+
+CLIENTS_WITH_ONE_SOURCE_PORT = case(
+    "masquerade.clients-with-one-source-port",
+    "Two clients outside that use one source port reach one endpoint through one node, and neither disturbs the other.",
+    Apply(REMOTE, REMOTE_DNS),
+    Open(
+        flow="tcp-near",
+        sender=client("a"),
+        to=REMOTE.node_port("a"),
+        expect=FROM_B1,
+        from_port_of=REMOTE.node_port("a"),
+    ),
+    Open(
+        flow="tcp-far",
+        sender=remote("a"),
+        to=REMOTE.node_port("a"),
+        expect=FROM_B1,
+        from_port_of=REMOTE.node_port("a"),
+    ),
+    Open(
+        flow="udp-near",
+        sender=client("a"),
+        to=REMOTE_DNS.node_port("a"),
+        expect=FROM_B1,
+        from_port_of=REMOTE_DNS.node_port("a"),
+    ),
+    Open(
+        flow="udp-far",
+        sender=remote("a"),
+        to=REMOTE_DNS.node_port("a"),
+        expect=FROM_B1,
+        from_port_of=REMOTE_DNS.node_port("a"),
+    ),
+    Send(flow="tcp-near", expect=SAME_ENDPOINT, clauses=(APART,)),
+    Send(flow="tcp-far", expect=SAME_ENDPOINT, clauses=(APART,)),
+    Send(flow="udp-near", expect=SAME_ENDPOINT, clauses=(APART,)),
+    Send(flow="udp-far", expect=SAME_ENDPOINT, clauses=(APART,)),
+    clauses=NODE_PORT_CLAUSES | ANYWHERE | DATAGRAMS | {APART},
+    features={Feature.NODE_PORT, Feature.LOAD_BALANCER},
+    regressions={"R017"},
+)
+
+SOURCE_PORTS_ARE_REDRAWN = case(
+    "masquerade.source-ports-are-redrawn",
+    "Endpoints see other source ports than the clients' own in connections that are rewritten.",
+    Apply(REMOTE, REMOTE_DNS),
+    Probe(
+        sender=client("a"),
+        to=REMOTE.node_port("a"),
+        expect=FROM_B1,
+        count=6,
+        source_port_changed=True,
+        clauses=("masquerade.source-ports.redrawn",),
+    ),
+    Probe(
+        sender=remote("a"),
+        to=REMOTE_DNS.node_port("a"),
+        expect=FROM_B1,
+        count=6,
+        source_port_changed=True,
+        clauses=("masquerade.source-ports.redrawn",),
+    ),
+    clauses=NODE_PORT_CLAUSES | ANYWHERE | DATAGRAMS | {"masquerade.source-ports.redrawn"},
+    features={Feature.NODE_PORT, Feature.LOAD_BALANCER},
+    regressions={"R017"},
+)
+
 CASES: tuple[Case, ...] = (
     HAIRPIN_AT_EVERY_ADDRESS,
     HAIRPIN_ONLY_TO_ITSELF,
@@ -194,4 +316,8 @@ CASES: tuple[Case, ...] = (
     ALL_SPARES_LOCAL_POLICY,
     NOBODY_IS_REWRITTEN_WITHOUT_DETECTOR,
     EXTERNAL_ADDRESSES_WITHOUT_DETECTOR,
+    MARKS_OF_OTHERS,
+    BIT_OF_ANOTHER_PROXY,
+    CLIENTS_WITH_ONE_SOURCE_PORT,
+    SOURCE_PORTS_ARE_REDRAWN,
 )

@@ -7,6 +7,7 @@ port's number: what is not served by the proxy is seen to reach that daemon.
 from __future__ import annotations
 
 from kproxy.conformance.case import (
+    DROPPED,
     MASQUERADED,
     REJECTED,
     SAME_ENDPOINT,
@@ -15,21 +16,35 @@ from kproxy.conformance.case import (
     Case,
     Feature,
     Open,
+    Policy,
     Port,
     Probe,
     Send,
     Type,
+    Vip,
+    backend_target,
     case,
     client,
     delivered_to,
     host,
+    loopback_daemon,
     pod,
     remote,
     service,
+    spoofed,
 )
-from kproxy.conformance.cases import changes
-from kproxy.conformance.cases.common import FROM_BOTH, NODE_PORT_CLAUSES, SPREAD
-from kproxy.model.network import Protocol
+from kproxy.conformance.cases import change
+from kproxy.conformance.cases.common import (
+    ANYWHERE,
+    DATAGRAMS,
+    FROM_B1,
+    FROM_BOTH,
+    NODE_PORT_CLAUSES,
+    SPREAD,
+    UDP_PORT,
+)
+from kproxy.conformance.cases.profiles import FORWARD_DROP, NO_DETECTOR
+from kproxy.model.network import Family, Protocol
 
 ON_A = service("on-a", "a1", type=Type.NODE_PORT)
 WEB = service("web", "a1", "b1", type=Type.NODE_PORT)
@@ -206,10 +221,10 @@ MOVES_TO_ANOTHER_NUMBER = case(
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH),
     Apply(moved := WEB.replace(generation=1)),
     Probe(
-        sender=client("a"), to=moved.node_port("a"), expect=FROM_BOTH, spread=True, clauses=(changes.ADDRESS,)
+        sender=client("a"), to=moved.node_port("a"), expect=FROM_BOTH, spread=True, clauses=(change.ADDRESS,)
     ),
-    Probe(sender=client("a"), to=WEB.node_port("a"), expect=UNTOUCHED, clauses=(changes.ADDRESS,)),
-    Probe(sender=host("a"), to=WEB.node_port("a"), expect=UNTOUCHED, clauses=(changes.ADDRESS,)),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=UNTOUCHED, clauses=(change.ADDRESS,)),
+    Probe(sender=host("a"), to=WEB.node_port("a"), expect=UNTOUCHED, clauses=(change.ADDRESS,)),
     clauses=NODE_PORT_CLAUSES | SPREAD | {"traffic.not-for-a-service.untouched", "change.address.followed"},
     features={Feature.NODE_PORT},
 )
@@ -221,10 +236,10 @@ COMES_AND_GOES_WITH_THE_TYPE = case(
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=UNTOUCHED),
     Open(flow="cluster", sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1")),
     Apply(WEB),
-    Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True, clauses=(changes.TYPE,)),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True, clauses=(change.TYPE,)),
     Apply(WEB.replace(type=Type.CLUSTER_IP)),
-    Probe(sender=client("a"), to=WEB.node_port("a"), expect=UNTOUCHED, clauses=(changes.TYPE,)),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), clauses=(changes.TYPE,)),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=UNTOUCHED, clauses=(change.TYPE,)),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), clauses=(change.TYPE,)),
     Send(flow="cluster", expect=SAME_ENDPOINT, clauses=("established.survives-port-change-elsewhere",)),
     clauses=NODE_PORT_CLAUSES
     | SPREAD
@@ -236,6 +251,107 @@ COMES_AND_GOES_WITH_THE_TYPE = case(
         "change.type.followed",
     },
     features={Feature.NODE_PORT},
+)
+
+# ------------------------------------------------------------------- a node that drops what is forwarded
+
+FORWARDED = "node-port.forward-policy-drop.passes"
+
+FORWARDING_IS_DROPPED = case(
+    "node-port.forwarding-is-dropped",
+    "A node that drops what it would forward still serves node ports and load balancer IPs, near and far.",
+    Apply(
+        either := service("either", "a1", "b1", type=Type.LOAD_BALANCER, vips=(Vip(),)),
+        names := service("names", "b1", type=Type.LOAD_BALANCER, ports=UDP_PORT, vips=(Vip(),)),
+    ),
+    Probe(
+        sender=client("a"),
+        to=either.node_port("a"),
+        expect=FROM_BOTH,
+        spread=True,
+        clauses=(FORWARDED,),
+    ),
+    Probe(sender=remote("a"), to=either.vip(), expect=FROM_BOTH, spread=True, clauses=(FORWARDED,)),
+    Probe(sender=remote("a"), to=names.vip(), expect=FROM_B1, clauses=(FORWARDED,)),
+    clauses=NODE_PORT_CLAUSES | SPREAD | DATAGRAMS | {"load-balancer.reaches-ready-endpoint", FORWARDED},
+    features={Feature.FORWARD_POLICY, Feature.NODE_PORT, Feature.LOAD_BALANCER},
+    regressions={"R059"},
+    profile=FORWARD_DROP,
+)
+
+# ------------------------------------------------------------------- source ports
+
+REMOTE = service("web", "b1", type=Type.NODE_PORT)
+REMOTE_DNS = service("dns", "b1", type=Type.LOAD_BALANCER, ports=UDP_PORT, vips=(Vip(),))
+OWN = "node-port.number-as-source.untouched"
+
+NODE_SENDS_FROM_A_NODE_PORT = case(
+    "node-port.node-sends-from-its-number",
+    "A process of the node, and a pod, may send from the number of a node port, and get their answers.",
+    Apply(REMOTE, REMOTE_DNS, direct := service("direct", "b2", ports=UDP_PORT)),
+    Probe(
+        sender=host("a"),
+        to=backend_target(direct, "b2"),
+        expect=UNTOUCHED,
+        from_port_of=REMOTE_DNS.node_port("a"),
+        clauses=(OWN,),
+    ),
+    Probe(
+        sender=host("b"),
+        to=backend_target(REMOTE, "b1"),
+        expect=UNTOUCHED,
+        from_port_of=REMOTE.node_port("b"),
+        clauses=(OWN,),
+    ),
+    Probe(
+        sender=pod("a2"),
+        to=backend_target(REMOTE, "b1"),
+        expect=UNTOUCHED,
+        from_port_of=REMOTE.node_port("b"),
+        clauses=(OWN,),
+    ),
+    Probe(sender=client("a"), to=REMOTE.node_port("a"), expect=FROM_B1),
+    clauses=NODE_PORT_CLAUSES | ANYWHERE | {"traffic.not-for-a-service.untouched", OWN},
+    features={Feature.NODE_PORT, Feature.LOAD_BALANCER},
+    regressions={"R070"},
+)
+
+# ------------------------------------------------------------------- senders whose address is not their own
+
+IPV4_ONLY = (Family.IPV4,)
+
+NODES_ADDRESS_FROM_OUTSIDE = case(
+    "node-port.nodes-address-from-outside",
+    "Who comes from outside with the node's own address, or loopback's, is served at no node port, far or near.",
+    Apply(
+        REMOTE_DNS,
+        near := service("near", "b1", ports=UDP_PORT, type=Type.NODE_PORT, external_policy=Policy.LOCAL),
+    ),
+    Probe(sender=spoofed("a", via="a"), to=REMOTE_DNS.node_port("a"), expect=DROPPED),
+    Probe(sender=spoofed("loopback", via="a"), to=REMOTE_DNS.node_port("a"), expect=DROPPED),
+    Probe(sender=spoofed("a", via="a"), to=near.node_port("a"), expect=DROPPED),
+    Probe(sender=spoofed("loopback", via="a"), to=near.node_port("a"), expect=DROPPED),
+    Probe(sender=client("a"), to=REMOTE_DNS.node_port("a"), expect=FROM_B1),
+    clauses=NODE_PORT_CLAUSES | ANYWHERE | DATAGRAMS | {"traffic.own-source-from-outside.dropped"},
+    features={Feature.NODE_PORT, Feature.LOAD_BALANCER, Feature.EXTERNAL_TRAFFIC_POLICY},
+    families=IPV4_ONLY,
+)
+
+LOOPBACK_ADDRESS_FROM_OUTSIDE = case(
+    "node-port.loopback-address-from-outside",
+    "A neighbour that claims to be 127.0.0.1 reaches no loopback daemon, though the kernel routes such addresses.",
+    Apply(REMOTE),
+    Probe(sender=spoofed("loopback", via="a"), to=loopback_daemon("a", Protocol.UDP), expect=DROPPED),
+    Probe(sender=spoofed("loopback", via="a"), to=loopback_daemon("a"), expect=DROPPED),
+    Probe(sender=host("a"), to=loopback_daemon("a", Protocol.UDP), expect=UNTOUCHED),
+    Probe(sender=client("a"), to=REMOTE.node_port("a"), expect=FROM_B1),
+    clauses=NODE_PORT_CLAUSES
+    | ANYWHERE
+    | {"node-port.localhost.martian-dropped", "traffic.not-for-a-service.untouched"},
+    features={Feature.NODE_PORT, Feature.LOCALHOST_NODE_PORTS},
+    regressions={"R063"},
+    profile=NO_DETECTOR,
+    families=IPV4_ONLY,
 )
 
 CASES: tuple[Case, ...] = (
@@ -252,4 +368,8 @@ CASES: tuple[Case, ...] = (
     NUMBER_IS_NOT_SERVED_ON_THE_CLUSTER_IP,
     MOVES_TO_ANOTHER_NUMBER,
     COMES_AND_GOES_WITH_THE_TYPE,
+    FORWARDING_IS_DROPPED,
+    NODE_SENDS_FROM_A_NODE_PORT,
+    NODES_ADDRESS_FROM_OUTSIDE,
+    LOOPBACK_ADDRESS_FROM_OUTSIDE,
 )

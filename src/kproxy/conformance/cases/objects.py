@@ -30,7 +30,7 @@ from kproxy.conformance.case import (
     pods,
     service,
 )
-from kproxy.conformance.cases import changes
+from kproxy.conformance.cases import change
 from kproxy.conformance.cases.common import FROM_BOTH, POD_CLAUSES, SPREAD
 from kproxy.conformance.cases.profiles import WITHOUT_IPV6
 from kproxy.model.network import Family, Protocol
@@ -73,7 +73,7 @@ EXTERNAL_NAME_IS_LEFT_ALONE = case(
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=NO_SERVICE),
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=ON_B2),
     Apply(WEB),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=ON_BOTH, spread=True, clauses=(changes.TYPE,)),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=ON_BOTH, spread=True, clauses=(change.TYPE,)),
     clauses=POD_CLAUSES | SPREAD | {"objects.external-name.untouched", "change.type.followed"} | HIDDEN,
 )
 
@@ -83,10 +83,10 @@ ANOTHER_PROXYS_SERVICE = case(
     Apply(WEB, NEIGHBOUR),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=ON_BOTH),
     Apply(WEB.replace(labels=(("service.kubernetes.io/service-proxy-name", "another-proxy"),))),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=NO_SERVICE, clauses=(changes.LABELS,)),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=NO_SERVICE, clauses=(change.LABELS,)),
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=ON_B2),
     Apply(WEB),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=ON_BOTH, spread=True, clauses=(changes.LABELS,)),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=ON_BOTH, spread=True, clauses=(change.LABELS,)),
     clauses=POD_CLAUSES | SPREAD | {"objects.proxy-name-label.untouched", "change.labels.followed"} | HIDDEN,
 )
 
@@ -96,10 +96,10 @@ HEADLESS_LABEL_HIDES_SLICES = case(
     Apply(WEB, NEIGHBOUR),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=ON_BOTH),
     Apply(WEB.replace(slice_labels=(("service.kubernetes.io/headless", ""),))),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=REJECTED, clauses=(changes.LABELS,)),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=REJECTED, clauses=(change.LABELS,)),
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=ON_B2),
     Apply(WEB),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=ON_BOTH, spread=True, clauses=(changes.LABELS,)),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=ON_BOTH, spread=True, clauses=(change.LABELS,)),
     clauses=POD_CLAUSES
     | SPREAD
     | {"slices.headless-label.ignored", "endpoints.none.rejected", "change.labels.followed"},
@@ -212,7 +212,7 @@ NODES_WITHOUT_IPV6 = case(
         to=dual.cluster_ip,
         expect=delivered_to("b1"),
         count=8,
-        clauses=(changes.ENDPOINT_REMOVED,),
+        clauses=(change.ENDPOINT_REMOVED,),
     ),
     clauses=POD_CLAUSES
     | SPREAD
@@ -235,14 +235,14 @@ SLICES_MAY_COME_FIRST = case(
     Apply(WEB),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=ON_BOTH),
     Delete(WEB, keep_slices=True),
-    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=NO_SERVICE, clauses=(changes.SERVICE_DELETED,)),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=NO_SERVICE, clauses=(change.SERVICE_DELETED,)),
     Apply(service("web", backends=(*WEB.backends, Backend(on="b3", slice=1)))),
     Probe(
         sender=pod("a2"),
         to=WEB.cluster_ip,
         expect=delivered_to("a1", "b1", "b3"),
         spread=True,
-        clauses=(changes.SERVICE_RECREATED, "change.order-of-arrival.irrelevant"),
+        clauses=(change.SERVICE_RECREATED, "change.order-of-arrival.irrelevant"),
     ),
     clauses=POD_CLAUSES
     | SPREAD

@@ -28,7 +28,7 @@ from kproxy.conformance.case import (
     pod,
     service,
 )
-from kproxy.conformance.cases import changes
+from kproxy.conformance.cases import change
 from kproxy.conformance.cases.common import FROM_BOTH, NODE_PORT_CLAUSES, POD_CLAUSES, SPREAD
 from kproxy.model.network import Family
 
@@ -52,16 +52,16 @@ WAITS_FOR_ITS_CLUSTER_IP = case(
         to=PENDING.node_port("a"),
         expect=FROM_BOTH,
         spread=True,
-        clauses=(changes.ADDRESS,),
+        clauses=(change.ADDRESS,),
     ),
     Probe(
         sender=client("b"),
         to=PENDING.external_ip(),
         expect=FROM_BOTH,
         spread=True,
-        clauses=(changes.ADDRESS,),
+        clauses=(change.ADDRESS,),
     ),
-    Probe(sender=pod("a2"), to=PENDING.cluster_ip, expect=ON_BOTH, spread=True, clauses=(changes.ADDRESS,)),
+    Probe(sender=pod("a2"), to=PENDING.cluster_ip, expect=ON_BOTH, spread=True, clauses=(change.ADDRESS,)),
     clauses=POD_CLAUSES
     | NODE_PORT_CLAUSES
     | SPREAD
@@ -215,7 +215,7 @@ ONE_BAD_OBJECT = case(
         to=BALANCED.vip(),
         expect=FROM_BOTH,
         spread=True,
-        clauses=(changes.OTHER_SERVICES,),
+        clauses=(change.OTHER_SERVICES,),
     ),
     Probe(sender=client("a"), to=bad.vip(), expect=delivered_to("a1", source=MASQUERADED)),
     Probe(sender=pod("a2"), to=bad.cluster_ip, expect=delivered_to("a1")),

@@ -25,7 +25,8 @@ from kproxy.conformance.case import (
     pod,
     service,
 )
-from kproxy.conformance.cases import changes
+from kproxy.conformance.cases import change
+from kproxy.conformance.cases.combinations import OPEN, REWRITTEN, UDP_SERVED
 from kproxy.conformance.cases.common import FROM_B1, FROM_BOTH, POD_CLAUSES, SPREAD
 from kproxy.conformance.cases.profiles import LIBERAL
 from kproxy.model.network import Protocol
@@ -65,14 +66,14 @@ ONE_OF_TWO_IS_REMOVED = case(
         sender=pod("a2"),
         to=TWINS.cluster_ip.at("b"),
         expect=REJECTED | UNTOUCHED,
-        clauses=(changes.PORT_REMOVED,),
+        clauses=(change.PORT_REMOVED,),
     ),
     Probe(
         sender=pod("a2"),
         to=TWINS.cluster_ip.at("a"),
         expect=ON_BOTH,
         spread=True,
-        clauses=(changes.PORT_REMOVED,),
+        clauses=(change.PORT_REMOVED,),
     ),
     Send(flow="tcp", expect=SAME_ENDPOINT, clauses=("established.survives-port-change-elsewhere",)),
     Apply(TWINS),
@@ -81,7 +82,7 @@ ONE_OF_TWO_IS_REMOVED = case(
         to=TWINS.cluster_ip.at("b"),
         expect=ON_BOTH,
         spread=True,
-        clauses=(changes.PORT_ADDED,),
+        clauses=(change.PORT_ADDED,),
     ),
     clauses=POD_CLAUSES
     | SPREAD
@@ -101,7 +102,7 @@ OVER_TCP, OVER_UDP = (TCP_FIRST.cluster_ip.over(over) for over in (Protocol.TCP,
 BY_TCP, BY_UDP = (TCP_FIRST.node_port("a").over(over) for over in (Protocol.TCP, Protocol.UDP))
 NAMED_SO = delivered_to("a1")
 FROM_OUTSIDE = delivered_to("a1", source=MASQUERADED)
-TURNED = (changes.PORT_ADDED, changes.PORT_REMOVED)
+TURNED = (change.PORT_ADDED, change.PORT_REMOVED)
 
 A_PORT_CHANGES_ITS_PROTOCOL = case(
     "protocols.a-port-changes-its-protocol",
@@ -254,6 +255,38 @@ SCTP_WITHOUT_SOCKETS = case(
     profile=LIBERAL,
 )
 
+# ------------------------------------------------------------------- several features together
+
+EXTREME = OPEN.replace(
+    name="extreme",
+    ports=(
+        Port(name="a", number=1),
+        Port(name="b", number=65535),
+        Port(name="c", number=65535, protocol=Protocol.UDP),
+    ),
+)
+
+FIRST_AND_LAST_PORTS = case(
+    "protocols.first-and-last-port-numbers",
+    "Ports 1 and 65535 are served like others.",
+    Apply(EXTREME),
+    *(
+        Probe(sender=pod("a2"), to=EXTREME.cluster_ip.at(port), expect=delivered_to("a1", "b1"))
+        for port in "abc"
+    ),
+    *(Probe(sender=client("a"), to=EXTREME.vip().at(port), expect=FROM_BOTH) for port in "abc"),
+    *(Probe(sender=client("a"), to=EXTREME.external_ip().at(port), expect=FROM_BOTH) for port in "abc"),
+    clauses=POD_CLAUSES
+    | REWRITTEN
+    | {
+        "load-balancer.reaches-ready-endpoint",
+        "external-ip.reaches-ready-endpoint",
+        UDP_SERVED,
+        "protocol.same-number.independent",
+    },
+    features={Feature.LOAD_BALANCER, Feature.EXTERNAL_IPS},
+)
+
 CASES: tuple[Case, ...] = (
     CONNECTIONS_AND_DATAGRAMS_ON_ONE_NUMBER,
     ONE_OF_TWO_IS_REMOVED,
@@ -262,4 +295,5 @@ CASES: tuple[Case, ...] = (
     SCTP_NODE_PORT,
     SCTP_OF_MANY_ADDRESSES,
     SCTP_WITHOUT_SOCKETS,
+    FIRST_AND_LAST_PORTS,
 )

@@ -30,7 +30,7 @@ from kproxy.conformance.case import (
     pod,
     service,
 )
-from kproxy.conformance.cases import changes
+from kproxy.conformance.cases import change
 from kproxy.conformance.cases.common import (
     FROM_B1,
     FROM_BOTH,
@@ -104,7 +104,7 @@ FLOWS_GO_ON = case(
     regressions={"R008", "R109"},
 )
 
-STALE_MOVES = ("restart.stale-udp-entries.reconciled", changes.WHILE_DOWN)
+STALE_MOVES = ("restart.stale-udp-entries.reconciled", change.WHILE_DOWN)
 
 STALE_UDP_FLOWS_MOVE = case(
     "restart.stale-udp-flows-move",
@@ -139,7 +139,7 @@ DRAINED_ENDPOINT_RETURNS_MEANWHILE = case(
         to=WEB.cluster_ip,
         expect=delivered_to("b1"),
         count=8,
-        clauses=(changes.ENDPOINT_REMOVED,),
+        clauses=(change.ENDPOINT_REMOVED,),
     ),
     Restart("a", Apply(service("web", "a1", "b1"))),
     Probe(
@@ -147,7 +147,7 @@ DRAINED_ENDPOINT_RETURNS_MEANWHILE = case(
         to=WEB.cluster_ip,
         expect=delivered_to("a1", "b1"),
         spread=True,
-        clauses=(changes.ENDPOINT_ADDED, changes.WHILE_DOWN),
+        clauses=(change.ENDPOINT_ADDED, change.WHILE_DOWN),
     ),
     Send(flow="open", expect=SAME_ENDPOINT, clauses=(TCP_STAYS,)),
     clauses=POD_CLAUSES
@@ -206,7 +206,7 @@ SLICES_COME_LATE = case(
         to=on_b.cluster_ip,
         expect=delivered_to("b2"),
         count=4,
-        clauses=(changes.WHILE_DOWN,),
+        clauses=(change.WHILE_DOWN,),
     ),
     clauses=POD_CLAUSES | NODE_PORT_CLAUSES | SPREAD | APPLIED | {WAITED},
     features=FEATURES | {Feature.NODE_PORT},
@@ -246,7 +246,7 @@ OTHERS_KEEP_THEIR_ENTRIES = case(
     ),
     Restart("a", Apply(EXPOSED_DNS.replace(backends=(Backend(on="b1"),)))),
     Probe(
-        sender=pod("a2"), to=EXPOSED_DNS.cluster_ip, expect=delivered_to("b1"), clauses=(changes.WHILE_DOWN,)
+        sender=pod("a2"), to=EXPOSED_DNS.cluster_ip, expect=delivered_to("b1"), clauses=(change.WHILE_DOWN,)
     ),
     clauses=POD_CLAUSES | APPLIED | {"protocol.udp.served", UNRELATED},
     features=FEATURES | {Feature.NODE_PORT},

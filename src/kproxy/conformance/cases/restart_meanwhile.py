@@ -28,7 +28,7 @@ from kproxy.conformance.case import (
     pod,
     service,
 )
-from kproxy.conformance.cases import changes
+from kproxy.conformance.cases import change
 from kproxy.conformance.cases.common import FROM_B1, FROM_BOTH, POD_CLAUSES, SPREAD
 from kproxy.conformance.cases.profiles import MODE_CHANGE, RESTART
 from kproxy.conformance.cases.restart import (
@@ -52,21 +52,21 @@ ENDPOINTS_CHANGE_MEANWHILE = case(
         to=web.cluster_ip,
         expect=delivered_to("b1", "b3"),
         spread=True,
-        clauses=(changes.ENDPOINT_ADDED, changes.ENDPOINT_REMOVED, changes.WHILE_DOWN),
+        clauses=(change.ENDPOINT_ADDED, change.ENDPOINT_REMOVED, change.WHILE_DOWN),
     ),
     Probe(
         sender=pod("b2"),
         to=web.cluster_ip,
         expect=delivered_to("b1", "b3"),
         spread=True,
-        clauses=(changes.ENDPOINT_ADDED, changes.ENDPOINT_REMOVED),
+        clauses=(change.ENDPOINT_ADDED, change.ENDPOINT_REMOVED),
     ),
     Probe(
         sender=client("a"),
         to=web.node_port("a"),
         expect=delivered_to("b1", "b3", source=MASQUERADED),
         spread=True,
-        clauses=(changes.ENDPOINT_ADDED, changes.ENDPOINT_REMOVED, changes.WHILE_DOWN),
+        clauses=(change.ENDPOINT_ADDED, change.ENDPOINT_REMOVED, change.WHILE_DOWN),
     ),
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2")),
     clauses=POD_CLAUSES
@@ -85,25 +85,25 @@ ADDRESSES_CHANGE_MEANWHILE = case(
     Apply(WEB),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH),
     Restart("a", Apply(moved := WEB.replace(generation=1))),
-    Probe(sender=client("a"), to=moved.node_port("a"), expect=FROM_BOTH, clauses=(changes.ADDRESS,)),
+    Probe(sender=client("a"), to=moved.node_port("a"), expect=FROM_BOTH, clauses=(change.ADDRESS,)),
     Probe(
         sender=client("a"),
         to=WEB.node_port("a"),
         expect=UNTOUCHED,
-        clauses=(changes.ADDRESS, changes.WHILE_DOWN),
+        clauses=(change.ADDRESS, change.WHILE_DOWN),
     ),
     Probe(
         sender=pod("a2"),
         to=WEB.cluster_ip,
         expect=DROPPED | UNTOUCHED,
-        clauses=(changes.ADDRESS, changes.WHILE_DOWN),
+        clauses=(change.ADDRESS, change.WHILE_DOWN),
     ),
     clauses=NODE_PORT_CLAUSES
     | APPLIED
     | {
         "cluster-ip.unallocated.not-served",
         "traffic.not-for-a-service.untouched",
-        changes.ADDRESS,
+        change.ADDRESS,
     },
     features=FEATURES | {Feature.NODE_PORT},
     profile=RESTART,
@@ -126,19 +126,19 @@ ANOTHER_MODE_BEFORE = case(
         sender=pod("a2"),
         to=GOES.cluster_ip,
         expect=DROPPED | UNTOUCHED,
-        clauses=(changes.SERVICE_DELETED, changes.WHILE_DOWN, OLD_RULES),
+        clauses=(change.SERVICE_DELETED, change.WHILE_DOWN, OLD_RULES),
     ),
     Probe(
         sender=client("a"),
         to=GOES.node_port("a"),
         expect=UNTOUCHED,
-        clauses=(changes.SERVICE_DELETED, changes.WHILE_DOWN, OLD_RULES),
+        clauses=(change.SERVICE_DELETED, change.WHILE_DOWN, OLD_RULES),
     ),
     Probe(
         sender=pod("a2"),
         to=STAYS.cluster_ip,
         expect=delivered_to("b1"),
-        clauses=(changes.ENDPOINT_REMOVED, OLD_RULES),
+        clauses=(change.ENDPOINT_REMOVED, OLD_RULES),
     ),
     Probe(sender=client("a"), to=STAYS.node_port("a"), expect=FROM_B1),
     clauses=POD_CLAUSES
@@ -168,13 +168,13 @@ SERVICE_GOES_MEANWHILE = case(
         sender=pod("a2"),
         to=WEB.cluster_ip,
         expect=DROPPED | UNTOUCHED,
-        clauses=(changes.SERVICE_DELETED, changes.WHILE_DOWN),
+        clauses=(change.SERVICE_DELETED, change.WHILE_DOWN),
     ),
     Probe(
         sender=client("a"),
         to=WEB.node_port("a"),
         expect=UNTOUCHED,
-        clauses=(changes.SERVICE_DELETED, changes.WHILE_DOWN),
+        clauses=(change.SERVICE_DELETED, change.WHILE_DOWN),
     ),
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2")),
     Send(flow="beside", expect=SAME_ENDPOINT, clauses=(TCP_STAYS,)),
@@ -198,14 +198,12 @@ EMPTIED_AND_FILLED_MEANWHILE = case(
     Probe(sender=pod("a2"), to=full.cluster_ip, expect=delivered_to("a1")),
     Probe(sender=pod("a2"), to=empty.cluster_ip, expect=REJECTED),
     Restart("a", Apply(service("full"), service("empty", "b1"))),
-    Probe(
-        sender=pod("a2"), to=full.cluster_ip, expect=REJECTED, clauses=(changes.EMPTIED, changes.WHILE_DOWN)
-    ),
+    Probe(sender=pod("a2"), to=full.cluster_ip, expect=REJECTED, clauses=(change.EMPTIED, change.WHILE_DOWN)),
     Probe(
         sender=pod("a2"),
         to=empty.cluster_ip,
         expect=delivered_to("b1"),
-        clauses=(changes.ENDPOINT_ADDED, changes.WHILE_DOWN),
+        clauses=(change.ENDPOINT_ADDED, change.WHILE_DOWN),
     ),
     clauses=POD_CLAUSES
     | APPLIED
@@ -229,14 +227,14 @@ POLICY_CHANGES_MEANWHILE = case(
         to=WEB.node_port("a"),
         expect=delivered_to("a1"),
         count=8,
-        clauses=(changes.POLICY, changes.WHILE_DOWN),
+        clauses=(change.POLICY, change.WHILE_DOWN),
     ),
     Probe(
         sender=pod("a2"),
         to=WEB.cluster_ip,
         expect=delivered_to("a1"),
         count=8,
-        clauses=(changes.POLICY, changes.WHILE_DOWN),
+        clauses=(change.POLICY, change.WHILE_DOWN),
     ),
     clauses=POD_CLAUSES
     | NODE_PORT_CLAUSES

@@ -31,7 +31,7 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
-from kproxy.conformance.cases import changes
+from kproxy.conformance.cases import change
 from kproxy.conformance.cases.common import FROM_BOTH, SPREAD
 from kproxy.conformance.cases.profiles import FORWARD_DROP
 from kproxy.model.network import Family, Protocol
@@ -311,12 +311,12 @@ RANGES_CHANGE = case(
     Open(flow="remote", sender=remote("a"), to=OPEN.vip(), expect=FROM_BOTH),
     Probe(sender=client("a"), to=OPEN.vip(), expect=DROPPED),
     Apply(OPEN.replace(source_ranges=(SourceRange.NODE_NETWORK,))),
-    Probe(sender=client("a"), to=OPEN.vip(), expect=FROM_BOTH, spread=True, clauses=(changes.SOURCE_RANGES,)),
-    Probe(sender=remote("a"), to=OPEN.vip(), expect=DROPPED, clauses=(changes.SOURCE_RANGES,)),
+    Probe(sender=client("a"), to=OPEN.vip(), expect=FROM_BOTH, spread=True, clauses=(change.SOURCE_RANGES,)),
+    Probe(sender=remote("a"), to=OPEN.vip(), expect=DROPPED, clauses=(change.SOURCE_RANGES,)),
     Send(flow="remote", expect=SAME_ENDPOINT, clauses=("established.survives-source-range-change",)),
     Apply(OPEN),
-    Probe(sender=client("a"), to=OPEN.vip(), expect=FROM_BOTH, clauses=(changes.SOURCE_RANGES,)),
-    Probe(sender=remote("a"), to=OPEN.vip(), expect=FROM_BOTH, spread=True, clauses=(changes.SOURCE_RANGES,)),
+    Probe(sender=client("a"), to=OPEN.vip(), expect=FROM_BOTH, clauses=(change.SOURCE_RANGES,)),
+    Probe(sender=remote("a"), to=OPEN.vip(), expect=FROM_BOTH, spread=True, clauses=(change.SOURCE_RANGES,)),
     clauses=ALLOWED
     | DENIED
     | SPREAD

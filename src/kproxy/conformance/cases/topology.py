@@ -27,8 +27,16 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
-from kproxy.conformance.cases import changes
-from kproxy.conformance.cases.common import FROM_B1, HOST_CLAUSES, POD_CLAUSES, SPREAD
+from kproxy.conformance.cases import change
+from kproxy.conformance.cases.combinations import (
+    BOTH_PROTOCOLS,
+    EXPOSED,
+    OPEN,
+    REWRITTEN,
+    UDP_SERVED,
+    probe_each_address,
+)
+from kproxy.conformance.cases.common import EVERY_KIND, FROM_B1, HOST_CLAUSES, POD_CLAUSES, SPREAD
 from kproxy.conformance.cases.profiles import LARGE, STARTS
 from kproxy.model.network import Protocol
 
@@ -249,7 +257,7 @@ ZONE_LOSES_ITS_ENDPOINT = case(
         to=web.cluster_ip,
         expect=delivered_to("b1"),
         count=8,
-        clauses=(changes.ENDPOINT_REMOVED,),
+        clauses=(change.ENDPOINT_REMOVED,),
     ),
     Apply(web),
     Probe(
@@ -257,11 +265,11 @@ ZONE_LOSES_ITS_ENDPOINT = case(
         to=web.cluster_ip,
         expect=delivered_to("a1"),
         count=8,
-        clauses=(changes.ENDPOINT_ADDED,),
+        clauses=(change.ENDPOINT_ADDED,),
     ),
     Apply(web.replace(backends=CROSSED)),
     Probe(
-        sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("b1"), count=8, clauses=(changes.TOPOLOGY,)
+        sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("b1"), count=8, clauses=(change.TOPOLOGY,)
     ),
     clauses=POD_CLAUSES
     | ZONE
@@ -281,7 +289,7 @@ NODE_CHANGES_ZONE = case(
     Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1"), count=8),
     SetZone("a", "zone-b"),
     Probe(
-        sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("b1"), count=8, clauses=(changes.TOPOLOGY,)
+        sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("b1"), count=8, clauses=(change.TOPOLOGY,)
     ),
     Probe(sender=pod("b2"), to=web.cluster_ip, expect=delivered_to("b1"), count=8),
     SetZone("a", ""),
@@ -290,11 +298,11 @@ NODE_CHANGES_ZONE = case(
         to=web.cluster_ip,
         expect=delivered_to("a1", "b1"),
         spread=True,
-        clauses=(changes.TOPOLOGY,),
+        clauses=(change.TOPOLOGY,),
     ),
     SetZone("a", "zone-a"),
     Probe(
-        sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1"), count=8, clauses=(changes.TOPOLOGY,)
+        sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1"), count=8, clauses=(change.TOPOLOGY,)
     ),
     clauses=POD_CLAUSES
     | SPREAD
@@ -325,6 +333,32 @@ ZONE_KNOWN_AT_START = case(
     profile=STARTS,
 )
 
+# ------------------------------------------------------------------- several features together
+
+PERSONAL = OPEN.replace(
+    name="personal",
+    ports=BOTH_PROTOCOLS,
+    backends=(
+        Backend(on="a1", zones=("zone-a",), nodes=("b",)),
+        Backend(on="b1", zones=("zone-b",), nodes=("a",)),
+    ),
+)
+
+SAME_NODE, HINTED = "topology.same-node", "topology.external-traffic.hints-followed"
+
+NODE_HINTS_OUTSIDE = case(
+    "topology.node-hints-bind-traffic-from-outside",
+    "Hints for nodes bind every kind of address, connections and datagrams, by the node that the packet came to.",
+    Apply(PERSONAL),
+    *probe_each_address(client("a"), PERSONAL, FROM_B1, SAME_NODE, HINTED, port="a"),
+    *probe_each_address(
+        client("b"), PERSONAL, delivered_to("a1", source=MASQUERADED), SAME_NODE, HINTED, port="b"
+    ),
+    *probe_each_address(host("a"), PERSONAL, FROM_B1, SAME_NODE, HINTED, port="b"),
+    clauses=EVERY_KIND | REWRITTEN | {UDP_SERVED, SAME_NODE, HINTED, "node-port.every-node.served"},
+    features=EXPOSED | {Feature.TOPOLOGY_HINTS},
+)
+
 CASES: tuple[Case, ...] = (
     ZONE_HINTS_DECIDE,
     SEVERAL_ZONES,
@@ -339,4 +373,5 @@ CASES: tuple[Case, ...] = (
     ZONE_LOSES_ITS_ENDPOINT,
     NODE_CHANGES_ZONE,
     ZONE_KNOWN_AT_START,
+    NODE_HINTS_OUTSIDE,
 )

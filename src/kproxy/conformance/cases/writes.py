@@ -35,7 +35,7 @@ from kproxy.conformance.case import (
     pod,
     service,
 )
-from kproxy.conformance.cases import changes
+from kproxy.conformance.cases import change
 from kproxy.conformance.cases.common import (
     LOCAL_ENDPOINTS_REPORTED,
     MOVES,
@@ -57,7 +57,7 @@ GONE = {
     "change.service-deleted.not-served",
 }
 
-DELETED_TOO = (CAUGHT_UP, changes.SERVICE_DELETED)
+DELETED_TOO = (CAUGHT_UP, change.SERVICE_DELETED)
 
 WEB = service("web", "a1", type=Type.NODE_PORT)
 MOVED = WEB.replace(backends=(Backend(on="b1"), Backend(on="b3")))

@@ -137,7 +137,9 @@ SOON = 20.0
 
 
 def _check_proxy(node: str, path: str, status: int, timeout: float = SOON) -> CheckProxy:
-    return CheckProxy(sender=client(node), node=node, path=path, expect=status, clauses=(LATE,), timeout=timeout)
+    return CheckProxy(
+        sender=client(node), node=node, path=path, expect=status, clauses=(LATE,), timeout=timeout
+    )
 
 
 HEALTH_IS_THAT_OF_BOTH = case(
