@@ -18,9 +18,10 @@ A sentinel has a fresh name and cluster IP, so the reply of an old one cannot be
 If a sentinel is overdue, the cause has to be known: `control` connects to the sentinels' pod directly. If that fails
 the lab is broken (`HarnessError`), else the subject is (`SubjectFailed`, `NothingServed` if it has never served).
 
-A proxy whose writes fail by injection is excused; if those of one family fail, it has a quarter of the time to serve the
-other. When it can write again it has to apply the backlog by itself, so it first has a quarter of the time to serve the
-last sentinel, before a new one would trigger a write (`_catches_up`).
+A proxy whose writes fail by injection is excused; if those of one family fail, it has half of the time to serve the
+other, since every system call of it and of its tools is traced meanwhile. When it can write again it has to apply the
+backlog by itself, so it first has a quarter of the time to serve the last sentinel, before a new one would trigger a
+write (`_catches_up`).
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ _FIRST_PATIENCE, _PATIENCE = 0.03, 0.3
 _DIRECT = 5.0
 """Seconds to wait for the sentinels' pod without a Service."""
 _OF_THE_TIME = 1 / 4
-"""Fraction of the time limit that a proxy has to apply what it could not write before, or while it cannot write all."""
+"""Fraction of the time limit that a proxy has to apply what it could not write before."""
+_WHILE_TRACED = 1 / 2
+"""Fraction that it has to apply what it can write while it cannot write all."""
 _SECOND = (ChangeKind.MOVED, ChangeKind.DELETED, ChangeKind.PORT, ChangeKind.CREATED)
 """Kinds of the second change, in turn: each an isolated change."""
 
@@ -187,7 +190,7 @@ class Settling:
             other_families = {place for place in self._places() if place[0] in disturbed}
             await asyncio.gather(
                 wait(set(self._places()) - other_families, seconds=self._seconds),
-                self._unless_late(wait(other_families, seconds=self._seconds * _OF_THE_TIME)),
+                self._unless_late(wait(other_families, seconds=self._seconds * _WHILE_TRACED)),
             )
 
     async def _unless_late(self, wait: Awaitable[None]) -> None:
