@@ -60,11 +60,11 @@ esac
 """
 
 
-def place_with_nox(place: Path) -> Path:
+def place_with_nox(place: Path, nox: str = NOX) -> Path:
     """`./run` in a folder whose environment is ready and holds a nox of the test's own."""
     programs = place / ".venv/bin"
     programs.mkdir(parents=True)
-    for path, content in ((place / "run", (ROOT / "run").read_text()), (programs / "nox", NOX)):
+    for path, content in ((place / "run", (ROOT / "run").read_text()), (programs / "nox", nox)):
         path.write_text(content, encoding="utf-8")
         path.chmod(0o755)
     for name in ("iptables", "nft", "ipset", "conntrack", "ip", "linux.uml"):
@@ -94,6 +94,20 @@ def test_ipvs_runs_beside_unit_and_its_failure_is_named(
     assert done.returncode == status, done.stderr
     assert done.stdout.splitlines() == ["unit ends", "ipvs begins", "ipvs ends"]
     assert ("run: failed: ipvs" in done.stderr) is (ipvs != 0)
+
+
+LISTING = f"""#!/bin/sh
+exec {sys.executable} -m nox -f {ROOT}/noxfile.py "$@" --list
+"""
+
+
+def test_every_session_that_is_named_is_one_that_nox_selects(tmp_path: Path) -> None:
+    """As nox itself parses its arguments: it marks with an asterisk what it would run."""
+    named = {"lint", "types", "unit", "ipvs", "uml", "virtual"}
+    command = (str(place_with_nox(tmp_path, LISTING)), "tests", *sorted(named))
+    listed = subprocess.check_output(command, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    lines = [line.split() for line in listed.splitlines()]
+    assert {line[1] for line in lines if line[:1] == ["*"]} == named
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
