@@ -135,9 +135,9 @@ class ContainerProxies(Proxies):
     def check(self) -> None:
         for node, pid in self._pids.items():
             if not Path("/proc", str(pid)).exists():  # the engine is slow to answer, and this is asked often
-                state = self.inspect(node)["State"]
+                status = self._containers[node].get_wrapped_container().wait()
                 raise SubjectFailed(
-                    f"the proxy of node {node} ended with {state['ExitCode']}\n{self.tail(node)}"
+                    f"the proxy of node {node} ended with {status['StatusCode']}\n{self.tail(node)}"
                 )
 
     def log(self, node: str) -> Path:
