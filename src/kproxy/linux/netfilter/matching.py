@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from kproxy.linux.netfilter.node_state import TracedNode
 from kproxy.linux.netfilter.packet_state import FieldAbsent, PacketState, read_selector
 from kproxy.linux.netfilter.patterns import RandomNumber, Selector, Value, fits
-from kproxy.linux.netfilter.rules import Chance, Collection, InSet, Is, Match, Recent, Unknown
+from kproxy.linux.netfilter.rules import Collection, InSet, Is, Match, Recent
 
 
 def match_holds(
@@ -15,22 +15,17 @@ def match_holds(
 ) -> bool | None:
     """None: it is not modelled, or depends on what is not known.  `Chance` is not evaluated here."""
     try:
-        return _holds(match, state, node, sets)
+        if isinstance(match, Is):
+            found = _is(match.key, match.pattern, state, node)
+        elif isinstance(match, InSet):
+            found = _in_set(match.key, match.inline or sets.get(match.name), state, node)
+        elif isinstance(match, Recent):
+            found = _is_client(match.name, state, node)
+        else:
+            return None
     except FieldAbsent:
         return False
-
-
-def _holds(match: Match, state: PacketState, node: TracedNode, sets: Mapping[str, Collection]) -> bool | None:
-    match match:
-        case Is(key, pattern, negated):
-            found = _is(key, pattern, state, node)
-        case InSet(key, name, negated, inline):
-            found = _in_set(key, inline or sets.get(name), state, node)
-        case Recent(name, _, negated):
-            found = _is_client(name, state, node)
-        case Chance() | Unknown():
-            return None
-    return None if found is None else found is not negated
+    return None if found is None else found is not match.negated
 
 
 def _is_client(name: str, state: PacketState, node: TracedNode) -> bool | None:

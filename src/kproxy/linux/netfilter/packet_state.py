@@ -116,6 +116,10 @@ class FieldAbsent(Exception):
 
 def read_selector(selector: Selector, state: PacketState, node: TracedNode) -> Value | None:
     """The value that a rule reads; None: that is not known.  Raises `FieldAbsent`."""
+    if isinstance(selector, FieldName):
+        if selector in _OF_CONNECTION and state.tracked is not Tracking.YES:
+            raise FieldAbsent
+        return _READERS[selector](state, node)
     match selector:
         case FieldOf(field, protocol, family):
             if (protocol and state.packet.protocol != protocol) or (
@@ -126,22 +130,8 @@ def read_selector(selector: Selector, state: PacketState, node: TracedNode) -> V
         case Masked(field, mask):
             value = read_selector(field, state, node)
             return value & mask if isinstance(value, int) else None
-        case FieldName():
-            if selector in _OF_CONNECTION and state.tracked is not Tracking.YES:
-                raise FieldAbsent
-            return _field(selector, state, node)
         case _:
             return None
-
-
-def _field(field: FieldName, state: PacketState, node: TracedNode) -> Value | None:
-    match field:
-        case FieldName.SOURCE_TYPE:
-            return node.type_of(state.packet.source)
-        case FieldName.DESTINATION_TYPE:
-            return node.type_of(state.packet.destination)
-        case _:
-            return _PLAIN[field](state)
 
 
 def _status(state: PacketState) -> frozenset[str]:
@@ -177,24 +167,26 @@ _OF_CONNECTION = frozenset(
 """Fields that a packet without a connection does not have."""
 
 
-_PLAIN: dict[FieldName, Callable[[PacketState], Value | None]] = {
-    FieldName.STATE: _state,
-    FieldName.STATUS: _status,
-    FieldName.OUT: lambda state: state.out,
-    FieldName.IN: lambda state: state.packet.interface,
-    FieldName.SOURCE: lambda state: state.packet.source,
-    FieldName.DESTINATION: lambda state: state.packet.destination,
-    FieldName.PROTOCOL: lambda state: state.packet.protocol,
-    FieldName.SOURCE_PORT: lambda state: state.packet.source_port,
-    FieldName.PORT: lambda state: state.packet.port,
-    FieldName.MARK: lambda state: state.mark,
-    FieldName.CONNECTION_MARK: lambda state: state.connection_mark,
-    FieldName.FAMILY: lambda state: "ipv4" if state.packet.family is Family.IPV4 else "ipv6",
-    FieldName.DIRECTION: lambda _: "original",
-    FieldName.ORIGINAL_SOURCE: lambda state: state.original.source,
-    FieldName.ORIGINAL_DESTINATION: lambda state: state.original.destination,
-    FieldName.ORIGINAL_PORT: lambda state: state.original.port,
-    FieldName.ORIGINAL_PROTOCOL: lambda state: state.original.protocol,
-    FieldName.TCP_FLAGS: lambda _: frozenset({"syn"}),
+_READERS: dict[FieldName, Callable[[PacketState, TracedNode], Value | None]] = {
+    FieldName.STATE: lambda state, _: _state(state),
+    FieldName.STATUS: lambda state, _: _status(state),
+    FieldName.OUT: lambda state, _: state.out,
+    FieldName.IN: lambda state, _: state.packet.interface,
+    FieldName.SOURCE: lambda state, _: state.packet.source,
+    FieldName.DESTINATION: lambda state, _: state.packet.destination,
+    FieldName.PROTOCOL: lambda state, _: state.packet.protocol,
+    FieldName.SOURCE_PORT: lambda state, _: state.packet.source_port,
+    FieldName.PORT: lambda state, _: state.packet.port,
+    FieldName.MARK: lambda state, _: state.mark,
+    FieldName.CONNECTION_MARK: lambda state, _: state.connection_mark,
+    FieldName.FAMILY: lambda state, _: "ipv4" if state.packet.family is Family.IPV4 else "ipv6",
+    FieldName.DIRECTION: lambda *_: "original",
+    FieldName.ORIGINAL_SOURCE: lambda state, _: state.original.source,
+    FieldName.ORIGINAL_DESTINATION: lambda state, _: state.original.destination,
+    FieldName.ORIGINAL_PORT: lambda state, _: state.original.port,
+    FieldName.ORIGINAL_PROTOCOL: lambda state, _: state.original.protocol,
+    FieldName.SOURCE_TYPE: lambda state, node: node.type_of(state.packet.source),
+    FieldName.DESTINATION_TYPE: lambda state, node: node.type_of(state.packet.destination),
+    FieldName.TCP_FLAGS: lambda *_: frozenset({"syn"}),
 }
 """A connection's first packet: new, in the original direction, a SYN."""

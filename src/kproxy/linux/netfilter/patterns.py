@@ -34,6 +34,8 @@ class FieldName(enum.Enum):
     DESTINATION_TYPE = "fib daddr type"
     TCP_FLAGS = "tcp flags"
 
+    __hash__ = object.__hash__  # by identity: a field is looked up for every match
+
 
 class Masked(msgspec.Struct, frozen=True, gc=False):
     """A number's bits under a mask."""

@@ -67,6 +67,8 @@ class PathFate(enum.Enum):
     DROPPED = "dropped"
     UNKNOWN = "not known"
 
+    __hash__ = object.__hash__  # by identity, as members are compared
+
 
 FINAL = frozenset({PathFate.REJECTED, PathFate.DROPPED, PathFate.UNKNOWN})
 
@@ -75,6 +77,7 @@ Tried = Iterator[tuple[PathFate | None, PacketState]]
 """How a rule ends; None: on to the next."""
 
 MATCHES = (Is, InSet, Chance, Recent, Unknown)
+MARK_CHANGES = (SetMark, CopyMark, MapMark, LoseMark)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +111,12 @@ class Walk:
         ended: Paths = []
         states = [state]
         for rule in chain.rules:
-            if all(self._is_passed_by(rule, state) for state in states):
-                continue
+            failing = [self._failing_match(rule, current) for current in states]
+            if all(isinstance(match, Is | InSet) for match in failing):
+                continue  # by far the most rules
             going_on: list[PacketState] = []
-            for current in states:
-                for fate, after in self._rule(chain, rule, current):
+            for current, match in zip(states, failing, strict=True):
+                for fate, after in self._rule((chain, rule), match, current):
                     if fate is None:
                         going_on.append(after)
                     else:
@@ -122,27 +126,24 @@ class Walk:
                 break
         return [*ended, *((PathFate.THROUGH, left) for left in states)]
 
-    def _is_passed_by(self, rule: Rule, state: PacketState) -> bool:
-        """True if the rule begins with matches of which one fails: by far the most rules, so this is quick."""
-        for step in rule.steps:
-            if not isinstance(step, Is | InSet):
-                return False
-            if match_holds(step, state, self.node, self.table.collections) is False:
-                return True
-        return False
-
-    def _rule(self, chain: Chain, rule: Rule, state: PacketState) -> Tried:
-        """A rule none of whose known matches fails is gone through step by step."""
+    def _failing_match(self, rule: Rule, state: PacketState) -> Match | None:
+        """The first match of the rule that is known to fail; none after a change of the mark, which it may depend on."""
         for step in rule.steps:
             if isinstance(step, MATCHES):
                 if match_holds(step, state, self.node, self.table.collections) is False:
-                    if isinstance(step, Recent) and not self.node.knows_clients:
-                        state = state.assuming(descriptions.describe_unseen_client(step, state))
-                    yield None, state
-                    return
-            elif isinstance(step, SetMark | CopyMark | MapMark | LoseMark):
-                break  # what comes after may ask for the mark
-        yield from self._steps((chain, rule), rule.steps, state)
+                    return step
+            elif isinstance(step, MARK_CHANGES):
+                return None
+        return None
+
+    def _rule(self, place: tuple[Chain, Rule], failing: Match | None, state: PacketState) -> Tried:
+        """A rule none of whose known matches fails is gone through step by step."""
+        if failing is None:
+            yield from self._steps(place, place[1].steps, state)
+        elif isinstance(failing, Recent) and not self.node.knows_clients:
+            yield None, state.assuming(descriptions.describe_unseen_client(failing, state))
+        else:
+            yield None, state
 
     def _steps(self, place: tuple[Chain, Rule], steps: Sequence[Step], state: PacketState) -> Tried:
         for number, step in enumerate(steps):
