@@ -39,9 +39,6 @@ PURE = (
 )
 """Tests of the pure packages, which are measured for coverage: a tracer makes a test about twice as slow."""
 
-SIMULATED = tuple(f"tests/unit/proxy/backends/{mode}/test_catalogue.py" for mode in ("ipvs", "nftables"))
-"""Whole catalogues among them, which cover nothing more."""
-
 NETNS_TOGETHER = ("--numprocesses=4", "--dist=worksteal")
 """Options of pytest-xdist: tests of namespaces mostly wait, so four run at a time, on two cores too."""
 
@@ -80,9 +77,8 @@ def unit(session: nox.Session) -> None:
         session.run("pytest", "tests/unit", "--numprocesses=auto", *session.posargs)
         return
     rest = (f"--ignore={path}" for path in PURE)
-    simulated = (f"--ignore={path}" for path in SIMULATED)
-    session.run("pytest", "tests/unit", *SIMULATED, "--numprocesses=auto", *rest)
-    session.run("pytest", *PURE, "--numprocesses=auto", "--cov", *simulated)
+    session.run("pytest", "tests/unit", "--numprocesses=auto", *rest)
+    session.run("pytest", *PURE, "--numprocesses=auto", "--cov")
 
 
 @nox.session(default=False)
