@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from kproxy.conformance.case import (
     DROPPED,
+    MASQUERADED,
     REJECTED,
     UNTOUCHED,
     AddNodeAddress,
@@ -21,6 +22,7 @@ from kproxy.conformance.case import (
     Vip,
     case,
     client,
+    delivered_to,
     host,
     loopback_daemon,
     pod,
@@ -135,6 +137,29 @@ PRIMARY_MEANS_THE_NODE_OBJECTS_ADDRESS = case(
     clauses=NODE_PORT_CLAUSES
     | SPREAD
     | {"node-port.addresses.primary.served", "node-port.addresses.not-primary.untouched"},
+    features={Feature.NODE_PORT},
+    profile=PRIMARY_WITHOUT_EXTERNAL_IPS,
+)
+
+NEW_ADDRESS_IS_NOT_PRIMARY = case(
+    "node-port.new-address-is-not-primary",
+    "With nodePortAddresses primary, an address of the same network that the node gets later does not serve.",
+    Apply(WEB),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, spread=True),
+    AddNodeAddress("a"),
+    Apply(later := service("later", "b2", type=Type.NODE_PORT)),
+    Probe(sender=client("a"), to=later.node_port("a"), expect=delivered_to("b2", source=MASQUERADED)),
+    Probe(sender=client("a"), to=later.node_port_at_added_address("a"), expect=UNTOUCHED),
+    Probe(sender=client("a"), to=WEB.node_port_at_added_address("a"), expect=UNTOUCHED),
+    Probe(sender=pod("a2"), to=WEB.node_port_at_added_address("a"), expect=UNTOUCHED),
+    Probe(sender=host("a"), to=WEB.node_port_at_added_address("a"), expect=UNTOUCHED),
+    clauses=NODE_PORT_CLAUSES
+    | SPREAD
+    | {
+        "node-port.every-node.served",
+        "node-port.addresses.primary.served",
+        "node-port.addresses.not-primary.untouched",
+    },
     features={Feature.NODE_PORT},
     profile=PRIMARY_WITHOUT_EXTERNAL_IPS,
 )
@@ -305,6 +330,7 @@ CASES: tuple[Case, ...] = (
     ZERO_RANGE_TAKES_EVERY_ADDRESS,
     FAMILY_NOT_LISTED_TAKES_EVERY_ADDRESS,
     PRIMARY_MEANS_THE_NODE_OBJECTS_ADDRESS,
+    NEW_ADDRESS_IS_NOT_PRIMARY,
     NEW_ADDRESS_SERVES,
     NUMBER_WHERE_EVERY_ADDRESS_SERVES,
     LOCALHOST_BY_DEFAULT,

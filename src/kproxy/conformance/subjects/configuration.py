@@ -38,10 +38,12 @@ class NodeConfiguration:
 def kube_proxy_configuration(profile: Profile, node: NodeConfiguration) -> str:
     """KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1) of a node under a profile, as YAML.
 
-    ``conntrack.maxPerCore`` is 0 since nf_conntrack_max is read-only in a network namespace.
+    ``conntrack.maxPerCore`` is 0 since nf_conntrack_max is read-only in a network namespace.  The section of a mode that
+    does not run holds other values, which must have no effect; ipvs mode reads the one of iptables.
     """
     periods = {"syncPeriod": profile.sync_period, "minSyncPeriod": node.min_sync_period}
     masquerade = {"masqueradeAll": profile.masquerade_all, "masqueradeBit": profile.masquerade_bit}
+    unread = {"masqueradeAll": not profile.masquerade_all, "masqueradeBit": profile.masquerade_bit ^ 1}
     document: dict[str, Any] = {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
@@ -50,8 +52,8 @@ def kube_proxy_configuration(profile: Profile, node: NodeConfiguration) -> str:
         "hostnameOverride": node.hostname or LAB.hostnames[node.node],
         "healthzBindAddress": node.healthz,
         "metricsBindAddress": node.metrics,
-        "iptables": {**periods, **masquerade},
-        "nftables": {**periods, **masquerade},
+        "iptables": {**periods, **(unread if node.mode == "nftables" else masquerade)},
+        "nftables": {**periods, **(unread if node.mode in ("iptables", "ipvs") else masquerade)},
         "ipvs": periods,
         "conntrack": {
             "maxPerCore": 0,

@@ -15,9 +15,9 @@ PROFILES = list(dict.fromkeys(case.profile for case in CATALOGUE))
 EACH_PROFILE = pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
 
 
-def text_for(profile: Profile, node: str = "a") -> str:
+def text_for(profile: Profile, node: str = "a", mode: str = "iptables") -> str:
     place = NodeConfiguration(
-        node=node, mode="iptables", kubeconfig="/somewhere/kubeconfig", min_sync_period="250ms"
+        node=node, mode=mode, kubeconfig="/somewhere/kubeconfig", min_sync_period="250ms"
     )
     return kube_proxy_configuration(profile, place)
 
@@ -49,6 +49,20 @@ def test_every_setting_of_a_profile_arrives(profile: Profile) -> None:
     assert config.feature_gates.get("AllowServiceExternalIPs", True) is profile.allow_external_ips
     interface = config.detect_local.bridge_interface or config.detect_local.interface_name_prefix
     assert interface == profile.detect_interface
+
+
+@EACH_PROFILE
+@pytest.mark.parametrize("mode", ["iptables", "ipvs", "nftables", "ebpf"])
+def test_only_the_section_that_the_mode_reads_holds_the_masquerade_of_a_profile(
+    profile: Profile, mode: str
+) -> None:
+    document = yaml.safe_load(text_for(profile, mode=mode)) | {"mode": "iptables"}
+    config = load_configuration(yaml.safe_dump(document)).config
+    read = {"iptables": {"iptables"}, "ipvs": {"iptables"}, "nftables": {"nftables"}}
+    for name, section in (("iptables", config.iptables), ("nftables", config.nftables)):
+        is_read = name in read.get(mode, {"iptables", "nftables"})
+        assert (section.masquerade_all is profile.masquerade_all) is is_read
+        assert (section.masquerade_bit == profile.masquerade_bit) is is_read
 
 
 @EACH_PROFILE
