@@ -550,7 +550,10 @@ def _state(pid: int) -> str:
 
 
 def _home() -> dict[str, object]:
-    """What the tests' own namespace consists of: links, addresses, routes, rules, tables, sysctls."""
+    """What the tests' own namespace consists of: links, addresses, routes, rules, tables, sysctls.
+
+    Neighbours as configured: those that the kernel learns come and go with the machine's own traffic.
+    """
     commands = (
         "link",
         "address",
@@ -558,7 +561,7 @@ def _home() -> dict[str, object]:
         "-6 route show table all",
         "rule",
         "-6 rule",
-        "neigh",
+        "neigh show nud permanent",
     )
     seen: dict[str, object] = {command: _shown(command) for command in commands}
     seen["nft"] = subprocess.run(("nft", "list", "ruleset"), capture_output=True, check=True).stdout

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 Address = IPv4Address | IPv6Address
@@ -68,6 +69,7 @@ def parse_address(text: str) -> Address | None:
         return _parse_other(text)
 
 
+@lru_cache(maxsize=1024)  # oracles and simulators read the same few again and again
 def _parse_other(text: str) -> Address | None:
     try:
         address = ip_address(text)
@@ -88,6 +90,7 @@ def _parse_sloppy_ipv4(text: str) -> Address | None:
         return None
 
 
+@lru_cache(maxsize=1024)
 def parse_network(text: str) -> Network | None:
     """A CIDR from Kubernetes text (blanks around it are allowed, host bits are cleared), or None."""
     address, slash, prefix = text.strip().partition("/")

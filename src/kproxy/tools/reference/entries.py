@@ -311,14 +311,17 @@ def _behaviour_item(behaviour: Behaviour) -> Item:
     return Item(f"{behaviour.id}: {behaviour.what}", _behaviour_place(behaviour.id))
 
 
+@cache
 def _clause_place(id: str) -> Place:
     return first_line(SPEC / f"clauses/{topic_of_clause(id).module}.py", f'"{id}"')
 
 
+@cache
 def _behaviour_place(id: str) -> Place:
     return first_line(SPEC / "behaviours.toml", f'"{id}"')
 
 
+@cache
 def _case_place(id: str) -> Place:
     found = (place for path in sorted(CASES.glob("*.py")) if (place := first_line(path, f'"{id}"')).line > 1)
     return next(found)

@@ -42,20 +42,19 @@ def repository() -> Path | None:
 def lines_with(path: Path, text: str) -> Iterator[int]:
     """Numbers of the lines of a file that cite an ID, whole."""
     id = re.compile(rf"(?<![\w.-]){re.escape(text)}(?![\w-]|\.\w)")
-    source = _text(path)
-    if text in source:
-        yield from (number for number, line in enumerate(source.splitlines(), 1) if id.search(line))
+    if text in _text(path):
+        yield from (number for number, line in enumerate(_lines(path), 1) if id.search(line))
 
 
 def first_line(path: Path, text: str) -> Place:
     """The first line of a file that has a text; its first line if none has."""
-    found = (number for number, line in enumerate(_text(path).splitlines(), 1) if text in line)
+    found = (number for number, line in enumerate(_lines(path), 1) if text in line)
     return Place(path, next(found, 1))
 
 
 def citations(folder: Path, id: str, *, but: str = "") -> Iterator[Place]:
     """Functions, classes and constants below a folder that cite an ID in code, docstring or comment."""
-    for path in sorted(folder.rglob("*.py")):
+    for path in _modules(folder):
         if but and path.is_relative_to(folder / but):
             continue
         yield from dict.fromkeys(_enclosing(path, line) for line in lines_with(path, id))
@@ -76,15 +75,25 @@ def _enclosing(path: Path, line: int) -> Place:
 
 
 def _commented(path: Path, line: int) -> Place | None:
-    lines = _text(path).splitlines()
+    lines = _lines(path)
     while line <= len(lines) and lines[line - 1].lstrip().startswith("#"):
         line += 1
     return next((place for place, _ in _scopes(path) if place.line == line), None)
 
 
 @cache
+def _modules(folder: Path) -> tuple[Path, ...]:
+    return tuple(sorted(folder.rglob("*.py")))
+
+
+@cache
 def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
+
+
+@cache
+def _lines(path: Path) -> tuple[str, ...]:
+    return tuple(_text(path).splitlines())
 
 
 @cache
