@@ -54,7 +54,7 @@ def kube_proxy_configuration(profile: Profile, node: NodeConfiguration) -> str:
         "metricsBindAddress": node.metrics,
         "iptables": {**periods, **(unread if node.mode == "nftables" else masquerade)},
         "nftables": {**periods, **(unread if node.mode in ("iptables", "ipvs") else masquerade)},
-        "ipvs": periods,
+        "ipvs": {**periods, "udpTimeout": "600s"},
         "conntrack": {
             "maxPerCore": 0,
             "min": 0,
