@@ -42,7 +42,7 @@ PURE = (
 NETNS_TOGETHER = ("--numprocesses=4", "--dist=worksteal")
 """Options of pytest-xdist: tests of namespaces mostly wait, so four run at a time, on two cores too."""
 
-BUDGETS = tuple(f"tests/netns/test_{name}.py" for name in ("budgets", "isolation", "memory"))
+BUDGETS = tuple(f"tests/netns/test_{name}.py" for name in ("budgets", "isolation"))
 """Test modules that measure processor time, memory or the machine itself, and therefore run alone."""
 
 
@@ -92,7 +92,7 @@ def netns(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def budgets(session: nox.Session) -> None:
-    """Processor time and memory of the daemon, and a machine that is left as it was: nothing else may run meanwhile (root)."""
+    """Time that a start of the daemon takes, and a machine that is left as it was: nothing else may run meanwhile (root)."""
     need_root(session)
     session.install(".[test]")
     session.run("pytest", *BUDGETS, "--timeout=300", *session.posargs)
