@@ -168,7 +168,7 @@ class NetlinkTable:
         for table in self.netfilter_tables():
             steps = (step for chain in table.chains.values() for rule in chain.rules for step in rule.steps)
             verdicts = (
-                decode_verdict(memoryview(data))
+                _verdict(data)
                 for one in self.sets.values()
                 if one.data_type == _VERDICT
                 for data in set(one.elements.values())
@@ -246,8 +246,8 @@ def _elements(held: _Set) -> Iterator[Element]:
         yield from _ranges(held)
         return
     for (first, last), data in held.elements.items():
-        parts = _parts(held, first)
-        ends = _parts(held, last) if last else parts
+        parts = _parts(held.types, first)
+        ends = _parts(held.types, last) if last else parts
         key = tuple(
             one if one == end else Span(one, end)  # type: ignore[arg-type]
             for one, end in zip(parts, ends, strict=True)
@@ -267,10 +267,11 @@ def _ranges(held: _Set) -> Iterator[Element]:
         yield Element((Span(ip_address(first), end),), _data(held, held.elements[first, kind]))
 
 
-def _parts(held: _Set, packed: bytes) -> tuple[Pattern, ...]:
+@lru_cache(maxsize=1 << 12)
+def _parts(types: tuple[int, ...], packed: bytes) -> tuple[Pattern, ...]:
     found: list[Pattern] = []
     at = 0
-    for kind in held.types:
+    for kind in types:
         size = _ADDRESSES.get(kind, 4)
         part = packed[at : at + size]
         at += size
@@ -288,8 +289,12 @@ def _parts(held: _Set, packed: bytes) -> tuple[Pattern, ...]:
 def _data(held: _Set, data: bytes) -> Jump | Goto | End | Dnat | None:
     if not data:
         return None
-    view = memoryview(data)
     if held.data_type == _VERDICT:
-        return decode_verdict(view)
-    packed = bytes(attributes(view)[1])
+        return _verdict(data)
+    packed = bytes(attributes(memoryview(data))[1])
     return Dnat(ip_address(packed[:-4]), int.from_bytes(packed[-4:-2], "big"))
+
+
+@lru_cache(maxsize=1 << 12)
+def _verdict(data: bytes) -> Jump | Goto | End:
+    return decode_verdict(memoryview(data))
