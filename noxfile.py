@@ -39,8 +39,8 @@ PURE = (
 )
 """Tests of the pure packages, which are measured for coverage: a tracer makes a test about twice as slow."""
 
-NETNS_TOGETHER = ("--numprocesses=4", "--dist=worksteal")
-"""Options of pytest-xdist: tests of namespaces mostly wait, so four run at a time, on two cores too."""
+NETNS_TOGETHER = ("--numprocesses=6", "--dist=worksteal")
+"""Options of pytest-xdist: tests of namespaces mostly wait, so six run at a time, on two cores too."""
 
 BUDGETS = tuple(f"tests/netns/test_{name}.py" for name in ("budgets", "isolation"))
 """Test modules that measure processor time, memory or the machine itself, and therefore run alone."""
