@@ -50,7 +50,7 @@ class Effect(enum.Enum):
 
 
 class TraceStep(msgspec.Struct, frozen=True, gc=False):
-    """One step of the way.  `Effect.IDLE`: a chain that was asked and did nothing."""
+    """One step of the way.  `Effect.IDLE`: a chain that was walked and did nothing."""
 
     chain: str
     rule: str

@@ -111,7 +111,7 @@ DOCUMENTED_DIFFERENCES = (
     ),
     DocumentedDifference(
         id="nobody-behind-an-external-address",
-        text="a node that asks an external address without endpoints is refused in nftables and ipvs mode; in iptables "
+        text="a node that sends to an external address without endpoints is refused in nftables and ipvs mode; in iptables "
         "mode its packet leaves the node",
         links=(UNIT_IPTABLES, UNIT_NFTABLES),
         clauses=frozenset({"endpoints.none.host-to-external-address.either"}),

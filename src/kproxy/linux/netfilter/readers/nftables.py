@@ -1,7 +1,7 @@
 """``nft -j list ruleset`` as tables.  Pure.
 
 Rules and elements are read when a packet comes to them.  What stands at hooks that are not modelled (``ingress``, and those
-of ``arp``, ``bridge`` and ``netdev``) is a table of no family, which `kproxy.tools.trace.answer` tells.
+of ``arp``, ``bridge`` and ``netdev``) is a table of no family; `kproxy.tools.trace.answer` reports it.
 """
 
 from __future__ import annotations

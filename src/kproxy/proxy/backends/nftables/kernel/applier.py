@@ -111,7 +111,7 @@ class NftablesKernel:
             return ()
         changes = self._monitor.changes()
         if changes is None:
-            return ("more than could be heard was changed in nf_tables",)
+            return ("more was changed in nf_tables than the kernel could report",)
         return format_changes(c for c in changes if (c.family, c.table) == (self.family, TABLE))
 
     def _listen(self) -> None:

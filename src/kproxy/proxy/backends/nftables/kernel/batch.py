@@ -7,9 +7,9 @@ objects, and a BATCH_END.  The kernel prepares all of them for the next generati
 switch to that generation, at one moment.  So there is no order of writes to get right for packets, only one for references: an
 object must be created earlier in the batch than what refers to it, and deleted later.
 
-Messages are numbered by their place.  The kernel answers with an error for each message it refuses, whose sequence number tells
-which; the first is returned and the caller translates it back to a command.  An accepted batch is acknowledged once.  A batch of
-many megabytes is still one datagram, so the send buffer of the socket is made large enough before it is sent.
+Messages are numbered by their place.  The kernel answers with an error for each message it refuses, identified by its sequence
+number; the first is returned and the caller translates it back to a command.  An accepted batch is acknowledged once.  A batch
+of many megabytes is still one datagram, so the send buffer of the socket is made large enough before it is sent.
 
 The port of the socket identifies our own changes to `kproxy.linux.nft_monitor`, which reports only those of others.
 
