@@ -90,8 +90,8 @@ class StateCollector:
             "ip_family",
         )
         for sync in self._syncs:
-            if sync.applied is not None:
-                for policy, ports in without_local_endpoints(sync.applied).items():
+            if sync.last_applied is not None:
+                for policy, ports in without_local_endpoints(sync.last_applied).items():
                     services = {(port.namespace, port.name) for port in ports}
                     count = len(services if find_backend(self._mode).counts_services else ports)
                     found.add_metric([policy, sync.family.value], count)

@@ -106,10 +106,13 @@ class FamilySync:
     observer: Observer = field(default_factory=NullObserver)
     on_applied: Callable[[Plan], None] = lambda _: None
     progress: SyncProgress = field(init=False)
+    last_applied: Plan | None = None
+    """The plan applied last; the kernel may hold another one since, when a write runs or has failed."""
     _scheduler: SyncScheduler = field(init=False)
     _snapshot: Snapshot | None = None
     _plan: Plan | None = None
     _applied: Plan | None = None
+    """The plan that the kernel is known to hold."""
     _settings: PlanSettings | None = None
     _rewritten_at: float = 0.0
     _logged_notes: frozenset[Note] = frozenset()
@@ -119,11 +122,6 @@ class FamilySync:
     def __post_init__(self) -> None:
         self.progress = SyncProgress(self.store.subscribe(TriggerTimes(self.family, time.time())))
         self._scheduler = SyncScheduler(periods=self.periods)
-
-    @property
-    def applied(self) -> Plan | None:
-        """The plan applied last, as far as the kernel is known to hold it; else None."""
-        return self._applied
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -211,7 +209,7 @@ class FamilySync:
         except HostError:
             self.observer.refused(full=first)
             raise
-        self._applied = plan
+        self._applied = self.last_applied = plan
         if first:
             self._rewritten_at = self.clock()
         return written

@@ -1,6 +1,7 @@
 """Metrics that are read from the store and the syncs when somebody asks."""
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -30,8 +31,11 @@ class Kernel:
 
     def __init__(self) -> None:
         self.broken = False
+        self.meanwhile: Callable[[], None] = lambda: None
+        """What happens while it writes."""
 
     def apply(self, plan: Plan) -> Applied:
+        self.meanwhile()
         if self.broken:
             raise HostError("apply", str(plan.family), Reason.OTHER)
         return Applied()
@@ -163,6 +167,23 @@ def test_the_gauge_follows_what_is_in_the_kernel() -> None:
     daemon.store.apply(EndpointSlice, [slice_of(endpoint("10.0.0.1", "a"))])
     daemon.sync()
     assert daemon.value(name, **labels) == 0
+
+
+def test_the_gauge_keeps_its_value_while_the_next_sync_writes_and_after_one_that_failed() -> None:
+    daemon, seen = Daemon(), list[float | None]()
+    labels = {"traffic_policy": "internal", "ip_family": "IPv4"}
+
+    def scrape() -> None:
+        seen.append(daemon.value("kubeproxy_sync_proxy_rules_no_local_endpoints_total", **labels))
+
+    daemon.store.apply(Service, [service(**LOCAL_BOTH)])
+    daemon.store.apply(EndpointSlice, [slice_of(endpoint("10.0.0.1", "b"))])
+    daemon.sync()
+    daemon.store.apply(EndpointSlice, [slice_of(endpoint("10.0.0.1", "a"))])
+    daemon.kernel.meanwhile, daemon.kernel.broken = scrape, True
+    daemon.sync()
+    scrape()
+    assert seen == [1, 1]
 
 
 @pytest.mark.parametrize(("mode", "count"), [("iptables", 2), ("nftables", 2), ("ipvs", 1)])
