@@ -32,14 +32,18 @@ def test_memory_is_flat_over_20000_changes() -> None:
     assert growth(samples) < ALLOWED, samples
 
 
-def leaking(bytes_an_event: int) -> list[Sample]:
-    """What a daemon that leaks so much would show, after it has filled its caches."""
+def leaking(bytes_an_event: int, larger_batch_at: int = EVENTS) -> list[Sample]:
+    """What a daemon that leaks so much would show, after it has filled its caches; a larger batch takes 2 MB once."""
     return [
-        Sample(events, 40 + min(events, 4000) / 1000 + bytes_an_event * events / 1e6)
+        Sample(
+            events,
+            40 + min(events, 4000) / 1000 + bytes_an_event * events / 1e6 + 2 * (events > larger_batch_at),
+        )
         for events in range(500, EVENTS + 1, 500)
     ]
 
 
-def test_a_leak_would_be_seen() -> None:
-    assert growth(leaking(0)) < ALLOWED
-    assert growth(leaking(200)) > ALLOWED
+@pytest.mark.parametrize("larger_batch_at", [EVENTS, EVENTS * 5 // 8, EVENTS * 7 // 8])
+def test_a_leak_would_be_seen_and_one_larger_batch_is_none(larger_batch_at: int) -> None:
+    assert growth(leaking(0, larger_batch_at)) < ALLOWED
+    assert growth(leaking(200, larger_batch_at)) > ALLOWED
