@@ -53,7 +53,7 @@ case "$*" in
         echo "ipvs goes on" >>unit-runs
         [ "${PATIENT:-}" ] && exec sleep 1000
         echo "ipvs ends"; exit "$IPVS_STATUS" ;;
-    *) echo "unit begins" >unit-runs
+    *) echo "unit begins" >>unit-runs  # appended: what ipvs writes at once is not written over
         until grep -q "ipvs goes on" unit-runs; do sleep 0.01; done
         echo "unit ends"; exit "$UNIT_STATUS" ;;
 esac
