@@ -129,6 +129,6 @@ def test_an_unknown_mode_needs_the_lab_alone() -> None:
 def test_sctp_cases_need_sctp_and_insist_on_it_when_requested() -> None:
     assert placement.kernel_needs(RunOptions(), OTHERS).fully == frozenset()
     whole = placement.kernel_needs(RunOptions(), CATALOGUE)
-    assert (whole.fully, whole.insist) == (frozenset({need(Ability.SCTP)}), False)
+    assert (whole.fully, whole.insist) == (frozenset({need(Ability.SCTP), need(Ability.NFTABLES)}), False)
     requested = placement.kernel_needs(RunOptions(globs=("protocols.*",)), SCTP)
     assert (requested.fully, requested.insist) == (frozenset({need(Ability.SCTP)}), True)

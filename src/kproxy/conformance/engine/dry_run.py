@@ -13,6 +13,8 @@ from kproxy.conformance.engine import matrix
 from kproxy.conformance.engine.session import group_into_labs
 from kproxy.conformance.options import RunOptions
 from kproxy.conformance.subjects.subject import Subject
+from kproxy.conformance.testbeds.environment import case_needs
+from kproxy.lab.kernels.choice import describe_needs
 
 
 def dry_run_lines(
@@ -30,11 +32,13 @@ def dry_run_lines(
         yield f"  {run.placement or 'in the simulator'}"
         claimed = [case for case in cases if not subject.missing_features(case, run.options.mode)]
         able = [case for case in claimed if not lacks(case)]
-        sctp = [case for case in able if case.opens_sctp_sockets] if run.missing_ability else []
-        for profile, members in group_into_labs([case for case in able if case not in sctp], 0):
+        lacking = {case: case_needs(case, run.options.mode) & run.missing_needs for case in able}
+        for profile, members in group_into_labs([case for case in able if not lacking[case]], 0):
             yield f"  lab {profile.name}: {len(members)} cases"
             yield from (f"    {case.id}" for case in members)
-        yield from _left_out(f"the kernel has no {run.missing_ability}", sctp)
+        for case in able:
+            if lacking[case]:
+                yield f"  not run: {case.id}: the kernel has no {describe_needs(lacking[case])}"
         yield from (f"  not run: {case.id}: {lacks(case)}" for case in claimed if lacks(case))
         for case in cases:
             if missing := subject.missing_features(case, run.options.mode):

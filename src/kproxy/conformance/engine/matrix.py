@@ -25,7 +25,7 @@ from kproxy.conformance.reports import matrix_console
 from kproxy.conformance.reports.results import CANNOT_RUN, CaseResult, Report, Result, RunOutcome
 from kproxy.conformance.subjects.subject import Subject
 from kproxy.lab.kernels.abilities import Ability, KernelName
-from kproxy.lab.kernels.choice import Surveyors
+from kproxy.lab.kernels.choice import Need, Surveyors
 from kproxy.lab.processes import DIE_WITH_PARENT
 
 INTERRUPTED = 130
@@ -37,12 +37,12 @@ _CHUNK = 1 << 16
 class PlannedRun:
     """Planned run: the options, the kernel chosen (``placement``, with the reason), or why none can run it (``refusal``).
 
-    ``missing_ability``: ability that its kernel lacks for some of the cases.
+    ``missing_needs``: what its kernel lacks for some of the cases.
     """
 
     options: RunOptions
     placement: str = ""
-    missing_ability: str = ""
+    missing_needs: frozenset[Need] = frozenset()
     refusal: str = ""
     in_guests: bool = False
 
@@ -70,7 +70,7 @@ def _place_run(options: RunOptions, cases: Sequence[Case], kernels: Surveyors) -
     return PlannedRun(
         options=replace(options, kernel=name.value),
         placement=str(chosen),
-        missing_ability=chosen.without,
+        missing_needs=chosen.without,
         in_guests=name in {KernelName.UML, KernelName.VM},
     )
 

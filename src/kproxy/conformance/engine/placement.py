@@ -14,6 +14,7 @@ from pathlib import Path
 
 from kproxy.conformance.case import Case
 from kproxy.conformance.options import RunOptions, run_arguments
+from kproxy.conformance.testbeds.environment import case_needs, mode_needs
 from kproxy.lab.kernels import boot, host, rootless, uml, vm
 from kproxy.lab.kernels.abilities import Ability, KernelName, KernelSurvey, find_system_programs
 from kproxy.lab.kernels.choice import KernelChoice, KernelNeeds, Need, Surveyors, pick_kernel, reason_against
@@ -23,12 +24,6 @@ from kproxy.lab.namespaces import LabError
 class NoKernel(Exception):
     """No kernel can execute the run, or the chosen one failed; the message has the remedy."""
 
-
-IPTABLES_NEEDS = {
-    "auto": frozenset({Ability.IPTABLES_NFT, Ability.IPTABLES_LEGACY}),
-    "nft": frozenset({Ability.IPTABLES_NFT}),
-    "legacy": frozenset({Ability.IPTABLES_LEGACY}),
-}
 
 LAB_NEEDS: frozenset[Need] = frozenset(
     {
@@ -44,22 +39,11 @@ LAB_NEEDS: frozenset[Need] = frozenset(
 
 def kernel_needs(options: RunOptions, cases: Iterable[Case]) -> KernelNeeds:
     """Abilities that a run needs: cases chosen by name should all run, of the whole catalogue some may be left out."""
-    always = set(LAB_NEEDS)
-    match options.mode:
-        case "iptables":
-            always.add(IPTABLES_NEEDS[options.iptables])
-        case "nftables":
-            always.add(frozenset({Ability.NFTABLES}))
-        case "ipvs":
-            always |= {frozenset({ability}) for ability in (Ability.IP_VS, Ability.DUMMY, Ability.IPSET)}
-            always.add(IPTABLES_NEEDS[options.iptables])
-        case _:
-            pass
+    always = LAB_NEEDS | mode_needs(options.mode, options.iptables)
     if options.time == uml.Time.VIRTUAL.value:
-        always.add(frozenset({Ability.TIME_TRAVEL}))
-    sctp = any(case.opens_sctp_sockets for case in cases)
-    fully = frozenset({frozenset({Ability.SCTP})} if sctp else ())
-    return KernelNeeds(always=frozenset(always), fully=fully, insist=bool(options.globs))
+        always |= {frozenset({Ability.TIME_TRAVEL})}
+    fully = frozenset(need for case in cases for need in case_needs(case, options.mode))
+    return KernelNeeds(always=always, fully=fully - always, insist=bool(options.globs))
 
 
 def surveyors(options: RunOptions, wanted: Iterable[Ability]) -> Surveyors:

@@ -7,18 +7,28 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
+from functools import cache
 
 from kproxy import __version__
-from kproxy.conformance.case import Feature
-from kproxy.conformance.subjects.subject import Subject, fill_placeholders
+from kproxy.conformance.case import Case, Feature
+from kproxy.conformance.subjects.subject import MODE_BEFORE, Subject, fill_placeholders
 from kproxy.lab import kube, sandbox
 from kproxy.lab.kernels.abilities import Ability, KernelName, probe_abilities
+from kproxy.lab.kernels.choice import Need
 from kproxy.lab.kernels.current import kernel_here, time_here
 from kproxy.lab.kube.assets import Assets
 from kproxy.lab.processes import Xtables
 
 TOOLS = {"ip": "iproute2", "nft": "nftables", "conntrack": "conntrack", "setpriv": "util-linux"}
 """Programs the lab runs, and the Debian package of each."""
+
+IPTABLES_NEEDS: Mapping[str, Need] = {
+    "auto": frozenset({Ability.IPTABLES_NFT, Ability.IPTABLES_LEGACY}),
+    "nft": frozenset({Ability.IPTABLES_NFT}),
+    "legacy": frozenset({Ability.IPTABLES_LEGACY}),
+}
+"""Needs of each choice of the variant of iptables."""
 
 ISOLATED = "network, processes, mounts"
 
@@ -62,6 +72,43 @@ def missing_api_server(kind: str) -> str:
 def assets(kind: str) -> Assets | None:
     """Programs of a real API server (``kube``); None for the lab's own. Raises `MissingAssets`."""
     return kube.find_assets() if kind == "kube" else None
+
+
+def mode_needs(mode: str, iptables: str = "auto") -> frozenset[Need]:
+    """Needs of a subject in a mode; none for modes that are not kube-proxy's."""
+    match mode:
+        case "iptables":
+            return frozenset({IPTABLES_NEEDS[iptables]})
+        case "nftables":
+            return frozenset({frozenset({Ability.NFTABLES})})
+        case "ipvs":
+            own = (frozenset({ability}) for ability in (Ability.IP_VS, Ability.DUMMY, Ability.IPSET))
+            return frozenset({*own, IPTABLES_NEEDS[iptables]})
+        case _:
+            return frozenset()
+
+
+def case_needs(case: Case, mode: str) -> frozenset[Need]:
+    """Needs of a case besides those of its mode: SCTP sockets, and the needs of the mode that runs before."""
+    sctp = {frozenset({Ability.SCTP})} if case.opens_sctp_sockets else set()
+    before = MODE_BEFORE.get(mode, "") if case.profile.mode_before else ""
+    return mode_needs(before) | sctp
+
+
+def reason_kernel_cannot_run(case: Case, mode: str) -> str | None:
+    """Reason why this kernel cannot run a case, with what it refused; None when it can."""
+    for need in case_needs(case, mode):
+        found = {ability: probe_once(ability) for ability in sorted(need, key=list(Ability).index)}
+        if all(found.values()):
+            refusals = "; ".join(f"{ability.value} ({reason})" for ability, reason in found.items())
+            return f"this kernel lacks {refusals}"
+    return None
+
+
+@cache
+def probe_once(ability: Ability) -> str:
+    """Reason why this kernel lacks an ability, probed at the first use; empty when it has it."""
+    return probe_abilities([ability])[ability]
 
 
 def iptables_variant(name: str) -> Xtables:

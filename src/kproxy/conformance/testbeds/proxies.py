@@ -100,7 +100,7 @@ class Proxies:
         variant: Xtables,
         directory: Path,
     ) -> None:
-        self._network, self._subject, self._mode, self._profile = network, subject, mode, profile
+        self._network, self._subject, self.mode, self._profile = network, subject, mode, profile
         self._directory = directory
         self.nodes: Mapping[str, NodeIdentity] = node_identities(LAB)
         """Nodes that it runs on, with their identities; to be changed before the start."""
@@ -304,7 +304,7 @@ class Proxies:
             "config": str(home / "config.yaml"),
             "kubeconfig": str(home / "kubeconfig.yaml"),
             "api_server": server.url(API_ADDRESS) if server else f"http://{API_ADDRESS}",
-            "mode": self._modes.get(node) or self._mode,
+            "mode": self._modes.get(node) or self.mode,
             "node": who.hostname,
             "node_name": who.hostname,
             "node_ip": who.address,

@@ -33,31 +33,35 @@ class KernelNeeds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelChoice:
-    """Kernel to run on; ``passed_over``: the reason against each one before it; ``without``: abilities it lacks."""
+    """Kernel to run on; ``passed_over``: the reason against each one before it; ``without``: needs it leaves unsatisfied."""
 
     survey: KernelSurvey
     passed_over: Mapping[KernelName, str]
-    without: str = ""
+    without: frozenset[Need] = frozenset()
 
     def __str__(self) -> str:
         """Text of the choice, with the reasons against the kernels passed over."""
         over = (f"{name.value}: {reason}" for name, reason in self.passed_over.items())
         first = f"kernel: {self.survey.name.value} ({self.survey.what})"
-        left_out = [f"cases that need {self.without} are left out"] if self.without else []
+        left_out = [f"cases that need {describe_needs(self.without)} are left out"] if self.without else []
         return "; ".join([first, *left_out, *over])
 
 
-def missing_ability(survey: KernelSurvey, needs: frozenset[Need]) -> str:
-    """Text of the needs that a usable kernel does not satisfy; empty when it has all."""
-    missing = [need for need in needs if all(survey.findings.get(ability, "?") for ability in need)]
-    return ", ".join(sorted(" or ".join(sorted(ability.value for ability in need)) for need in missing))
+def missing_needs(survey: KernelSurvey, needs: frozenset[Need]) -> frozenset[Need]:
+    """Needs that a usable kernel does not satisfy."""
+    return frozenset(need for need in needs if all(survey.findings.get(ability, "?") for ability in need))
+
+
+def describe_needs(needs: frozenset[Need]) -> str:
+    """Text of needs: ``iptables-legacy or iptables-nft, sctp``."""
+    return ", ".join(sorted(" or ".join(sorted(ability.value for ability in need)) for need in needs))
 
 
 def reason_against(survey: KernelSurvey, needs: frozenset[Need]) -> str:
     """Reason why a kernel cannot be used, with the remedy; empty when it can."""
     if survey.unusable:
         return f"{survey.unusable} ({survey.fix})" if survey.fix else survey.unusable
-    missing = missing_ability(survey, needs)
+    missing = describe_needs(missing_needs(survey, needs))
     if not missing:
         return ""
     required = sorted({ability for need in needs for ability in need}, key=list(Ability).index)
@@ -87,7 +91,7 @@ def pick_kernel(surveyors: Surveyors, needs: KernelNeeds) -> KernelChoice:
 
 def _chosen(survey: KernelSurvey, against: Mapping[KernelName, str], needs: KernelNeeds) -> KernelChoice:
     others = {name: reason for name, reason in against.items() if name is not survey.name}
-    return KernelChoice(survey=survey, passed_over=others, without=missing_ability(survey, needs.fully))
+    return KernelChoice(survey=survey, passed_over=others, without=missing_needs(survey, needs.fully))
 
 
 def ability_fix(survey: KernelSurvey, ability: Ability) -> str:

@@ -12,6 +12,7 @@ from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.engine import dry_run, matrix
 from kproxy.conformance.options import RunOptions
 from kproxy.conformance.subjects.subject import load_subject
+from kproxy.lab.kernels.abilities import Ability
 from kproxy.spec.clauses import CLAUSES
 from kproxy.spec.outcome import ClauseId
 from kproxy.spec.regressions import REGRESSIONS
@@ -93,9 +94,29 @@ def test_a_dry_run_reports_of_slow_cases(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_dry_run_leaves_out_what_needs_sockets_that_the_kernel_lacks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    run = matrix.PlannedRun(options=RunOptions(), placement="kernel: host", missing_ability="sctp")
+    run = matrix.PlannedRun(
+        options=RunOptions(), placement="kernel: host", missing_needs=frozenset({frozenset({Ability.SCTP})})
+    )
     monkeypatch.setattr(matrix, "plan_runs", lambda *_: [run])
     sctp = [case for case in CATALOGUE if case.id.startswith("protocols.sctp")]
     reported = list(dry_run.dry_run_lines([run.options], KPROXY, sctp, lambda _: ""))
     assert "  not run: protocols.sctp-node-port: the kernel has no sctp" in reported
     assert "    protocols.sctp-without-sockets" in reported
+
+
+@pytest.mark.parametrize(
+    ("mode", "line"),
+    [
+        ("ipvs", "  not run: restart.another-mode-before: the kernel has no nftables"),
+        ("nftables", "    restart.another-mode-before"),
+    ],
+)
+def test_a_dry_run_leaves_out_what_needs_a_mode_that_the_kernel_lacks(
+    monkeypatch: pytest.MonkeyPatch, mode: str, line: str
+) -> None:
+    lacking = frozenset({frozenset({Ability.NFTABLES})})
+    run = matrix.PlannedRun(options=RunOptions(mode=mode), placement="kernel: uml", missing_needs=lacking)
+    monkeypatch.setattr(matrix, "plan_runs", lambda *_: [run])
+    (case,) = [case for case in CATALOGUE if case.id == "restart.another-mode-before"]
+    reported = list(dry_run.dry_run_lines([run.options], KPROXY, [case], lambda _: ""))
+    assert [one for one in reported if case.id in one] == [line]

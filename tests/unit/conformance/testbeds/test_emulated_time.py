@@ -9,6 +9,7 @@ import pytest
 from kproxy.conformance.case import CheckLatency
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.testbeds import netns
+from kproxy.conformance.testbeds.proxies import Proxies
 from kproxy.lab.apiserver import ApiServer
 from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.lab import Lab
@@ -25,5 +26,6 @@ def test_times_are_judged_where_the_kernel_is_the_machines_own(
     (timed,) = [case for case in CATALOGUE if any(isinstance(step, CheckLatency) for step in case.steps)]
     bed = netns.NetnsTestbed.__new__(netns.NetnsTestbed)
     bed.lab, bed._objections = cast("Lab", None), {}
-    bed.server = ApiServer.__new__(ApiServer)
+    bed.server, bed.proxies = ApiServer.__new__(ApiServer), Proxies.__new__(Proxies)
+    bed.proxies.mode = "iptables"
     assert bed.not_runnable_reason(timed) == (None if judged else netns.EMULATED_TIME)
