@@ -35,7 +35,7 @@ class RunOptions:
     case_files: tuple[str, ...] = ()
     slow: bool = False
     shuffle: int | None = None
-    parallel: int = 2
+    parallel: int = 4
     sync_timeout: float = 0.0
     json: str = ""
     junit: str = ""

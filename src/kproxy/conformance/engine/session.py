@@ -45,7 +45,7 @@ class Session:
     cases: Sequence[Case]
     evidence: Path
     environment: Mapping[str, str]
-    parallel_labs: int = 2
+    parallel_labs: int = 4
     lab_capacity: int = 0
     reproduce_command: str = "kproxy conformance run"
     rng: random.Random | None = None
