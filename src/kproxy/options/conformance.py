@@ -190,7 +190,7 @@ _ENVIRONMENT = (
         fronts=_JUDGE,
         metavar="N",
         type=positive_int,
-        default=2,
+        default=4,
         help="number of labs at once; each profile, that is each configuration of the proxy, has a lab of its own",
     ),
     CommandOption(
