@@ -440,7 +440,7 @@ def test_ipvs_mode_is_prepared_where_the_kernel_has_it_and_refused_where_not(nod
 
 async def switch(bed: NetnsTestbed, mode: str) -> None:
     """Kill one proxy after the other and start it again in another mode; in between nodes run different ones."""
-    bed.proxies._mode = mode
+    bed.proxies.mode = mode
     for node in NODES:
         await bed.change([RestartProxy(node, ())])
         await bed.settle()
