@@ -92,7 +92,7 @@ MUTANTS = (
         "A change waits for ten seconds, as for a resync.",
         Patch(
             "kproxy.proxy.daemon.startup:SyncPeriods",
-            lambda pace: lambda **fields: pace(**{**fields, "shortest": 10.0}),
+            lambda pace: lambda **fields: pace(**{**fields, "min_sync_period": 10.0}),
         ),
         clauses="change.in-effect-soon",
         needs_kernel=True,

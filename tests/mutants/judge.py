@@ -21,7 +21,7 @@ from kproxy.conformance.case import DEFAULT, Case, Open, Probe
 from kproxy.conformance.engine import session
 from kproxy.conformance.engine.judging import Finding
 from kproxy.conformance.engine.session import OpenTestbed, Session, run_session
-from kproxy.conformance.reports.results import Report, Result
+from kproxy.conformance.reports.results import CaseResult, Report, Result
 from kproxy.conformance.subjects.subject import Subject, load_subject
 from kproxy.conformance.testbeds import netns, probe_transport, simulator
 from kproxy.lab.processes import Xtables
@@ -122,8 +122,13 @@ async def judge(wrong: Mutant, cases: Iterable[Case], run: Run) -> Judgement:
                 requested=requested,
                 seconds=time.monotonic() - started,
             )
-        trouble = trouble or next((e.reason for e in report.results if e.result is Result.BROKEN), "")
+        trouble = trouble or next((e.reason for e in report.results if _judged_nothing(e)), "")
     return Judgement(mutant=wrong, requested=requested, seconds=time.monotonic() - started, trouble=trouble)
+
+
+def _judged_nothing(entry: CaseResult) -> bool:
+    """True if a result has a reason in place of findings: the lab failed, or the mutant is no proxy at all."""
+    return entry.result is Result.BROKEN or (entry.result is Result.FAILED and not entry.findings)
 
 
 def stages(cases: Iterable[Case]) -> list[list[Case]]:

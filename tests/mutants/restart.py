@@ -84,7 +84,7 @@ MUTANTS = (
         "configuration.masquerade-bit-ignored",
         "The mark's bit is 14, whatever is configured.",
         Patch(
-            "kproxy.proxy.backends.iptables.kernel:machine_options",
+            "kproxy.proxy.backends.iptables.kernel.dataplane:machine_options",
             lambda options: lambda tools, _bit: options(tools, 14),
         ),
         clauses="restart.masquerade-bit.followed",

@@ -45,7 +45,7 @@ def _guarded_external_ips(external: Function) -> Function:
 
 
 def _barred_from_itself(external: Function) -> Function:
-    return lambda *of: msgspec.structs.replace(external(*of), admit_self=False)
+    return lambda *of: msgspec.structs.replace(external(*of), allow_hairpin_source=False)
 
 
 MUTANTS = (

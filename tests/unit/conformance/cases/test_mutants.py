@@ -12,6 +12,7 @@ import pytest
 
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.reports.results import CaseResult, Report, Result
 from kproxy.spec.clauses import CLAUSES
 from tests.mutants.judge import Judgement, citing, judge, judge_by_test, run_in_simulator
 from tests.mutants.mutant import Mutant, applied, owner_and_name
@@ -77,3 +78,16 @@ def test_mutants_have_names_of_their_own_and_clauses_that_exist() -> None:
 def test_every_clause_of_a_mutant_is_one_that_a_case_cites() -> None:
     requested = {clause for case in CATALOGUE for clause in case.clauses}
     assert {clause for wrong in MUTANTS for clause in wrong.clauses} - requested == set()
+
+
+def test_a_mutant_that_is_no_proxy_at_all_is_not_judged() -> None:
+    (case,) = [case for case in CATALOGUE if case.id == "cluster-ip.reached-from-everywhere"]
+
+    async def crash(_: Mutant, cases: Sequence[Case]) -> Report:
+        results = (
+            CaseResult(case=one, result=Result.FAILED, seconds=0.0, reason="it ended") for one in cases
+        )
+        return Report(subject="", mode="", environment={}, results=tuple(results), seconds=0.0)
+
+    found = asyncio.run(judge(NONE, [case], crash))
+    assert (found.killers, found.trouble) == ((), "it ended")
