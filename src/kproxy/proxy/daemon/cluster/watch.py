@@ -202,6 +202,8 @@ class Reflector:
         self._failures = 0
         self._succeeded = False
         """True if the present watch has brought an event, or lasted."""
+        self._began_again = False
+        """True if a version was forgotten since the last success."""
         self._logged = ""
         """Reason that was logged last; empty after a success."""
 
@@ -220,11 +222,22 @@ class Reflector:
             if isinstance(error, ApiError):
                 server_delay = error.retry_after
                 backoff = NOT_ALLOWED if error.code in _NOT_ALLOWED else BACKOFF
-                self._version = "" if error.code == GONE else self._version
+                if error.code == GONE and self._version:
+                    return max(server_delay, self._begin_again())
         except Exception:  # a dead thread would go unnoticed, and with it all changes
             self._failures += 1
             log.exception("%s: watch broken off", self._name)
         return max(server_delay, backoff.delay(self._failures, random.random()))  # noqa: S311 - spreads load only
+
+    def _begin_again(self) -> float:
+        """Forget the version, which the server has forgotten; returns the pause, a short one the first time.
+
+        A server that answers so works again, however long it was away before.
+        """
+        self._version = ""
+        failures = self._failures if self._began_again else 0
+        self._began_again = True
+        return BACKOFF.delay(failures, random.random())  # noqa: S311 - spreads load only
 
     def _record_failure(self, reason: str) -> None:
         """Count a failure and log its reason: repetitions at debug level only."""
@@ -237,6 +250,7 @@ class Reflector:
         if self._logged:
             log.info("%s: watch works again", self._name)
         self._failures, self._logged, self._succeeded = 0, "", True
+        self._began_again = False
 
     def _step(self) -> None:
         if self._version:

@@ -306,6 +306,30 @@ def test_a_forgotten_version_means_listing_again(store: ClusterStore, gone: Answ
     assert [query["resourceVersion"] for _, query in script.requested] == ["", "7", ""]
 
 
+def test_a_server_that_has_forgotten_is_there_again_and_listed_soon_but_not_without_end(
+    store: ClusterStore,
+) -> None:
+    """After an outage its first answer may be 410; the pauses of the outage are not added to it."""
+    away = [status(503)] * 5
+    answers = (
+        stream(initial(7, service("a", 1))),
+        *away,
+        status(410),
+        NO_WATCH_LIST,
+        listing(9),
+        status(410),
+    )
+    with serving(*answers) as script:
+        subject = watcher(script, store)
+        subject.step()
+        outage = [subject.step() for _ in away]
+        again = subject.step()
+        subject.step()
+        still = subject.step()
+    assert min(outage[-2:]) > 2 * BACKOFF.first
+    assert again <= BACKOFF.first < still
+
+
 def test_a_second_list_must_be_newer_than_the_servers_cache(store: ClusterStore) -> None:
     answers = NO_WATCH_LIST, listing(5), status(410), listing(9, service("a", 8)), stream()
     with serving(*answers) as script:
