@@ -1,7 +1,8 @@
-"""Makes netlink and bpf writes of running programs fail with an errno, for as long as this program runs.
+"""Makes netlink and bpf writes of running programs fail with an errno, or late, for as long as this program runs.
 
-``syscall_tracer.py ERRNO FAMILY PID...`` traces these processes (ptrace(2)), with their descendants and all processes they
-will start. FAMILY is the number of an address family, 0 for all. It writes ``ready`` when every thread is traced, and is
+``syscall_tracer.py ERRNO FAMILY MICROSECONDS PID...`` traces these processes (ptrace(2)), with their descendants and all
+processes they will start. FAMILY is the number of an address family, 0 for all. Each write begins MICROSECONDS late, one
+after the other; with ERRNO 0 it succeeds. It writes ``ready`` when every thread is traced, and is
 ended by SIGKILL: the kernel then detaches all tracees. Why ptrace: docs/adr/0018-writes-fail-by-ptrace.md. Below
 `kproxy.lab.faults.write_faults`, which starts it.
 
@@ -39,6 +40,7 @@ import signal
 import socket
 import struct
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
@@ -183,14 +185,14 @@ def _of_sendmsg(thread: int, header: int) -> int:
     return _first_vector(thread, _word(thread, header + 16))
 
 
-def _changes(protocol: int | None, thread: int, find: Callable[[], int], family: int) -> bool:
-    """True if a message is one of those to be refused; ``find`` returns its address, ``family`` is as in `SyscallFilter`."""
+def _changes(protocol: int | None, thread: int, find: Callable[[], int], family: int, *, spoil: bool) -> bool:
+    """True if a message is one of those to be refused; ``find`` returns its address, the others are as in `SyscallFilter`."""
     if protocol not in {_NETFILTER, _ROUTE, _GENERIC} or (
         family and _family(protocol, thread, find()) != family
     ):
         return False
     if protocol == _NETFILTER:
-        return bool(family) or not _spoilt(thread, find())
+        return bool(family) or not spoil or not _spoilt(thread, find())
     return protocol == _GENERIC or _kind(thread, find()) % 4 != _ROUTE_READS
 
 
@@ -226,10 +228,13 @@ def _spoilt(thread: int, message: int) -> bool:
 
 
 class SyscallFilter:
-    """Decides for a system call whether it is to be refused; ``family``: number of an address family, 0 for all."""
+    """Decides for a system call whether it is to be refused; ``family``: number of an address family, 0 for all.
 
-    def __init__(self, family: int) -> None:
-        self._family = family
+    ``spoil``: refuse messages of ipset by making them invalid.
+    """
+
+    def __init__(self, family: int, *, spoil: bool = True) -> None:
+        self._family, self._spoil = family, spoil
         self._sockets = NetlinkSockets()
         self._calls: Mapping[int, Callable[[int, _Registers], bool]] = {
             1: self._written,
@@ -264,7 +269,7 @@ class SyscallFilter:
 
     def _judge(self, thread: int, registers: _Registers, find: Callable[[], int]) -> bool:
         protocol = self._sockets.protocol(thread, ctypes.c_int(registers.rdi).value)
-        return _changes(protocol, thread, find, self._family)
+        return _changes(protocol, thread, find, self._family, spoil=self._spoil)
 
     def _option(self, _: int, registers: _Registers) -> bool:
         level, option = registers.rsi, registers.rdx
@@ -298,11 +303,11 @@ def _process_tree(roots: Iterable[int]) -> set[int]:
 
 
 class Tracer:
-    """Tracer of threads, until it is killed."""
+    """Tracer of threads, until it is killed; arguments as those of the program, ``pause`` in seconds."""
 
-    def __init__(self, number: int, family: int) -> None:
-        self._number = number
-        self._refused = SyscallFilter(family)
+    def __init__(self, number: int, family: int, pause: float) -> None:
+        self._number, self._pause = number, pause
+        self._concerned = SyscallFilter(family, spoil=number != 0)
         self._traced: set[int] = set()
 
     def seize(self, roots: Iterable[int]) -> None:
@@ -355,7 +360,10 @@ class Tracer:
     def _judge(self, thread: int) -> None:
         registers = _Registers()
         _ptrace(_GETREGS, thread, 0, ctypes.addressof(registers))
-        if self._refused(thread, registers):
+        if not self._concerned(thread, registers):
+            return
+        time.sleep(self._pause)
+        if self._number:
             registers.orig_rax = ctypes.c_ulonglong(-1).value
             registers.rax = ctypes.c_ulonglong(-self._number).value
             _ptrace(_SETREGS, thread, 0, ctypes.addressof(registers))
@@ -377,8 +385,8 @@ def _steps(tracer: Tracer) -> Iterator[int]:
 
 def trace_syscalls(arguments: list[str]) -> int:
     """Trace until killed, or until no traced thread is left; returns the exit status."""
-    number, family, *roots = map(int, arguments)
-    tracer = Tracer(number, family)
+    number, family, pause, *roots = map(int, arguments)
+    tracer = Tracer(number, family, pause / 1e6)
     try:
         tracer.seize(roots)
         os.write(1, READY)

@@ -1,4 +1,4 @@
-"""Fault injection: netlink and bpf writes of given programs fail with an errno for a while.
+"""Fault injection: netlink and bpf writes of given programs fail with an errno, or are slow, for a while.
 
 Of the lab: knows processes by their IDs, nothing else of them. Theory of operation: a kernel cannot be made to run
 out of memory for one program only, so its system calls are intercepted. `inject_write_errors` starts
@@ -53,6 +53,15 @@ async def inject_write_errors(
 
     Call it from a thread that lives as long as the fault. Raises `LabError`.
     """
+    return await _trace(processes, number, _NUMBERS[family], 0)
+
+
+async def delay_writes(processes: Iterable[int], seconds: float) -> WriteFault:
+    """Make each write of these processes, and of all that they start, begin so many seconds late. As `inject_write_errors`."""
+    return await _trace(processes, 0, socket.AF_UNSPEC, round(seconds * 1e6))
+
+
+async def _trace(processes: Iterable[int], number: int, family: int, microseconds: int) -> WriteFault:
     argv = [
         *DIE_WITH_PARENT,
         sys.executable,
@@ -60,7 +69,8 @@ async def inject_write_errors(
         "-S",
         syscall_tracer.__file__,
         str(number),
-        str(_NUMBERS[family]),
+        str(int(family)),
+        str(microseconds),
         *map(str, processes),
     ]
     tracer = _start(argv)
@@ -69,7 +79,7 @@ async def inject_write_errors(
         return WriteFault(tracer)
     _, error = await asyncio.to_thread(tracer.communicate)
     reason = error.decode(errors="replace").strip() or "its tracer has ended"
-    raise LabError(f"the kernel cannot be made to refuse what a program writes: {reason}")
+    raise LabError(f"the kernel cannot be made to refuse or delay what a program writes: {reason}")
 
 
 @cache

@@ -32,9 +32,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from types import FrameType
 from typing import BinaryIO, Protocol, TextIO
@@ -88,6 +90,13 @@ class GuestJob(Protocol):
     @property
     def memory(self) -> int:
         """Memory of the guest in MiB."""
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """Texts to write in the job's folder, by name."""
+
+    def place(self, folder: Path) -> Path:
+        """Name of the job's folder in the guest."""
 
     def document(self) -> dict[str, object]:
         """Content of ``job.json`` (`kproxy.lab.kernels.guest`)."""
@@ -163,8 +172,10 @@ def _prepared(job: GuestJob) -> Path:
     """Job's folder with the files that the guest reads."""
     folder = Path(tempfile.mkdtemp(prefix="kproxy-uml-", dir=visible_scratch()))
     (folder / "job.json").write_text(json.dumps(job.document()))
-    (folder / "init").write_text(init_script(folder))
+    (folder / "init").write_text(init_script(job.place(folder)))
     (folder / "init").chmod(0o700)
+    for name, text in job.files.items():
+        (folder / name).write_text(text)
     for name in ("out", "error", "orders"):
         (folder / name).touch()
     return folder
@@ -208,16 +219,26 @@ def run_all(jobs: Sequence[tuple[GuestJob, Sinks]]) -> list[int | GuestDied]:
     SIGINT and SIGTERM go to the commands; one SIGINT more than `_PATIENCE_WITH_INTERRUPTS` - 1 kills the guests.
     Raises `LabError` when a kernel cannot be started, KeyboardInterrupt when the guests were killed by SIGINT.
     """
-    machines: list[Guest] = []
-    memory = memory_folder(sum(job.memory for job, _ in jobs))
+    return [outcome for _, outcome in sorted(run_each(jobs, len(jobs)), key=itemgetter(0))]
+
+
+def run_each(jobs: Sequence[tuple[GuestJob, Sinks]], parallel: int) -> Iterator[tuple[int, int | GuestDied]]:
+    """Run jobs, ``parallel`` at once; yields each one's number and outcome as it ends. As `run_all`."""
+    memory = memory_folder(sum(sorted(job.memory for job, _ in jobs)[-parallel:]))
+    waiting = deque(enumerate(jobs))
+    running: dict[Guest, int] = {}
     try:
-        for job, sinks in jobs:
-            machines.append(Guest(job, sinks, memory))
-        with _signals_passed_on(machines):
-            _attend(machines)
-        return [_outcome(machine) for machine in machines]
+        with _signals_passed_on(running):
+            while waiting or running:
+                while waiting and len(running) < parallel:
+                    number, (job, sinks) = waiting.popleft()
+                    running[Guest(job, sinks, memory)] = number
+                for machine in _attend(running):
+                    outcome = _outcome(machine)
+                    machine.close()
+                    yield running.pop(machine), outcome
     finally:
-        for machine in machines:
+        for machine in running:
             machine.close()
 
 
@@ -228,17 +249,16 @@ def _outcome(machine: Guest) -> int | GuestDied:
         return death
 
 
-def _attend(machines: Sequence[Guest]) -> None:
-    waiting = list(machines)
-    while waiting:
-        ended, _, _ = select.select(waiting, (), (), _POLL)
-        for machine in waiting:
-            machine.forward()
-        waiting = [machine for machine in waiting if machine not in ended]
+def _attend(machines: Collection[Guest]) -> list[Guest]:
+    """Forward the output of guests, and wait a moment for some to end; returns those."""
+    ended, _, _ = select.select(list(machines), (), (), _POLL)
+    for machine in machines:
+        machine.forward()
+    return ended
 
 
 @contextmanager
-def _signals_passed_on(machines: Sequence[Guest]) -> Iterator[None]:
+def _signals_passed_on(machines: Collection[Guest]) -> Iterator[None]:
     interrupts = 0
 
     def pass_on(number: int, _: FrameType | None) -> None:

@@ -15,10 +15,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from kproxy.lab.kernels import processor
+from kproxy.lab.kernels import processor, universe
 from kproxy.lab.kernels.abilities import Ability, KernelName, KernelSurvey
 from kproxy.lab.namespaces import LabError
 
@@ -82,7 +82,11 @@ class UmlKernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UmlJob:
-    """Command to run in a guest; ``memory`` in MiB."""
+    """Command to run in a guest; ``memory`` in MiB.
+
+    ``universe``: seed of a guest that repeats itself (`kproxy.lab.kernels.universe`). ``files``: texts by the names that
+    they have in the job's folder, which such a guest sees as `universe.PLACE`.
+    """
 
     kernel: UmlKernel
     argv: Sequence[str]
@@ -90,6 +94,12 @@ class UmlJob:
     cwd: Path
     memory: int = 1024
     time: Time = Time.REAL
+    universe: int | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    def place(self, folder: Path) -> Path:
+        """Name of the job's folder in the guest."""
+        return folder if self.universe is None else Path(universe.PLACE)
 
     def document(self) -> dict[str, object]:
         """Content of ``job.json`` (`kproxy.lab.kernels.guest`)."""
@@ -102,7 +112,8 @@ class UmlJob:
 
     def command(self, folder: Path) -> list[str]:
         """Command line that starts the kernel; ``folder``: the job's."""
-        return uml_command_line(self, folder)
+        launcher = (sys.executable, "-I", "-S", universe.__file__, str(folder))
+        return [*(() if self.universe is None else launcher), *uml_command_line(self, self.place(folder))]
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
@@ -205,10 +216,16 @@ def uml_command_line(job: UmlJob, folder: Path) -> list[str]:
         f"init={folder}/init",
         *("con=null", "con0=null,fd:1", "ssl=null", "ssl0=fd:0,null"),
         "quiet",
-        *(("time-travel",) if job.time is Time.VIRTUAL else ()),
+        *_clock(job),
         "seccomp=auto",
         *(f"{name}={value}" for name, value in processor.guest_environment(job.kernel.release).items()),
     ]
+
+
+def _clock(job: UmlJob) -> tuple[str, ...]:
+    if job.universe is not None:
+        return universe.arguments(job.universe)
+    return ("time-travel",) if job.time is Time.VIRTUAL else ()
 
 
 def init_script(folder: Path) -> str:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -48,6 +48,11 @@ class VmJob:
     writable: Sequence[Path] = ()
     memory: int = 1024
     fast: bool = False
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    def place(self, folder: Path) -> Path:
+        """Name of the job's folder in the guest: the same."""
+        return folder
 
     def document(self) -> dict[str, object]:
         """Content of ``job.json`` (`kproxy.lab.kernels.guest`)."""
