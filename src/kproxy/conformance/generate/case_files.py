@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import enum
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -21,7 +22,7 @@ from kproxy.conformance.cases import profiles
 from kproxy.model.network import Family, Protocol
 from kproxy.spec.outcome import SourceIP
 
-_NAMES: Mapping[str, Any] = MappingProxyType(
+CASE_NAMES: Mapping[str, Any] = MappingProxyType(
     {
         **{name: getattr(language, name) for name in language.__all__},
         "Family": Family,
@@ -125,8 +126,8 @@ def parse_case_file(text: str, path: str) -> Case:
 
 def _case(value: ast.expr, path: str) -> Case:
     try:
-        found = _value(value)
-    except _NotAllowed as reason:
+        found = parse_value(value)
+    except NotAllowed as reason:
         raise InvalidCaseFile(f"{path}:{reason.line}: {reason} is not part of a case") from reason
     except (TypeError, ValueError, AttributeError) as error:
         raise InvalidCaseFile(f"{path}: {error}") from error
@@ -177,33 +178,37 @@ def _check_step(instance: Instance, step: Step) -> None:
         instance.outcomes(step.expect, step.to)
 
 
-class _NotAllowed(Exception):
+class NotAllowed(Exception):
+    """Expression that is no value of a case; ``line``: where it is."""
+
     def __init__(self, node: ast.expr) -> None:
         super().__init__(ast.unparse(node)[:60])
         self.line = node.lineno
 
 
-def _value(node: ast.expr) -> Any:  # noqa: ANN401 (whatever a case is made of)
+def parse_value(node: ast.expr, names: Mapping[str, Any] = CASE_NAMES) -> Any:  # noqa: ANN401 (whatever a case is made of)
+    """Value of an expression made of these names and literals. Raises `NotAllowed`."""
+    value_of = partial(parse_value, names=names)
     match node:
         case ast.Constant(value=value):
             return value
         case ast.Tuple(elts=parts):
-            return tuple(map(_value, parts))
+            return tuple(map(value_of, parts))
         case ast.Set(elts=parts):
-            return set(map(_value, parts))
+            return set(map(value_of, parts))
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-            return _value(left) | _value(right)
-        case ast.Name(id=name) if _current(name) in _NAMES:
-            return _NAMES[_current(name)]
+            return value_of(left) | value_of(right)
+        case ast.Name(id=name) if _current(name) in names:
+            return names[_current(name)]
         case ast.Attribute(value=ast.Name(id="profiles"), attr=name) if name in profiles.__all__:
             return getattr(profiles, name)
-        case ast.Attribute(value=ast.Name(id=name), attr=member) if _current(name) in _NAMES:
-            return _member(node, _NAMES[_current(name)], _current_part(name, member))
-        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if _current(name) in _NAMES:
-            values = {_current_part(name, k.arg): _value(k.value) for k in keywords if k.arg}
-            return _NAMES[_current(name)](*map(_value, args), **values)
+        case ast.Attribute(value=ast.Name(id=name), attr=member) if _current(name) in names:
+            return _member(node, names[_current(name)], _current_part(name, member))
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if _current(name) in names:
+            values = {_current_part(name, k.arg): value_of(k.value) for k in keywords if k.arg}
+            return names[_current(name)](*map(value_of, args), **values)
         case _:
-            raise _NotAllowed(node)
+            raise NotAllowed(node)
 
 
 def _current(name: str) -> str:
@@ -218,4 +223,4 @@ def _member(node: ast.expr, owner: object, name: str) -> enum.Enum:
     if isinstance(owner, enum.EnumMeta) and name in owner.__members__:
         member: enum.Enum = owner.__members__[name]
         return member
-    raise _NotAllowed(node)
+    raise NotAllowed(node)

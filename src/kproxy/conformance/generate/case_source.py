@@ -31,24 +31,25 @@ _PROFILES = {id(value): name for name, value in vars(profiles).items() if isinst
 
 def case_source(case: Case, origin: str) -> str:
     """Text of the module; ``origin``: a sentence on where the case comes from."""
-    return _HEAD.format(origin=origin, case=_code(case))
+    return _HEAD.format(origin=origin, case=code_of(case))
 
 
-def _code(value: object) -> str:
+def code_of(value: object) -> str:
+    """Expression of a case, or of any value in one: a dataclass, an enumeration's member, a tuple, a literal."""
     match value:
         case Case():
             return _case(value)
         case Apply() | DuringWatchFault():
             parts = value.services if isinstance(value, Apply) else (value.fault, *value.changes)
-            return f"{type(value).__name__}({', '.join(map(_code, parts))})"
+            return f"{type(value).__name__}({', '.join(map(code_of, parts))})"
         case Profile() if value in vars(profiles).values():
             return f"profiles.{_profile_name(value)}"
         case enum.Enum():
             return f"{type(value).__name__}.{value.name}"
         case tuple():
-            return f"({', '.join(map(_code, value))}{',' if len(value) == 1 else ''})"
+            return f"({', '.join(map(code_of, value))}{',' if len(value) == 1 else ''})"
         case frozenset():
-            return f"frozenset({{{', '.join(sorted(map(_code, value)))}}})" if value else "frozenset()"
+            return f"frozenset({{{', '.join(sorted(map(code_of, value)))}}})" if value else "frozenset()"
         case _ if is_dataclass(value):
             return _constructor(value)
         case _:
@@ -67,7 +68,7 @@ def _constructor(value: Any) -> str:  # noqa: ANN401 (a dataclass of any kind)
         if field.name == "expect" and isinstance(own, frozenset):
             shown.append(f"expect={_lawful(own)}")
         elif own != field.default:
-            shown.append(f"{field.name}={_code(own)}")
+            shown.append(f"{field.name}={code_of(own)}")
     return f"{type(value).__name__}({', '.join(shown)})"
 
 
@@ -82,7 +83,7 @@ def _lawful(lawful: Lawful) -> str:
             groups.setdefault((one.source, one.shift, one.service), []).append(one.on)
     for (seen, shift, of), names in sorted(groups.items(), key=str):
         extra = [
-            f", source={_code(seen)}",
+            f", source={code_of(seen)}",
             f", shift={shift}" if shift else "",
             f", service={of!r}" if of else "",
         ]
@@ -91,7 +92,7 @@ def _lawful(lawful: Lawful) -> str:
 
 
 def _among_many(one: ReachedBackend) -> str:
-    return f"delivered_to_many({one.on!r}, {one.many}, first={one.first}, source={_code(one.source)})"
+    return f"delivered_to_many({one.on!r}, {one.many}, first={one.first}, source={code_of(one.source)})"
 
 
 def _quoted(names: Iterable[str]) -> str:
@@ -100,10 +101,10 @@ def _quoted(names: Iterable[str]) -> str:
 
 def _case(case: Case) -> str:
     lines = [f"    {case.id!r},", f"    {case.about!r},"]
-    lines += [f"    {_code(step)}," for step in case.steps]
+    lines += [f"    {code_of(step)}," for step in case.steps]
     lines.append(f"    clauses={{{_quoted(case.clauses)}}},")
     for name in ("features", "profile", "families"):
         own = getattr(case, name)
         if own:
-            lines.append(f"    {name}={_code(own)},")
+            lines.append(f"    {name}={code_of(own)},")
     return "\n".join(["case(", *lines, ")"])

@@ -82,7 +82,7 @@ def generate_world(choose: Chooser, id: str) -> Case:
     services = {name: generate_service(choose, name) for name in names}
     steps: list[Step] = [Apply(*services.values()), *_probes(choose, services)]
     for _ in range(choose(tuple(range(MOST_CHANGES + 1)))):
-        steps += [_change(choose, services), *_probes(choose, services)]
+        steps += [generate_change(choose, services), *_probes(choose, services)]
     about = "A generated world; the answers are the oracle's."
     draft = Case(
         id=id,
@@ -196,7 +196,7 @@ def generate_backends(choose: Chooser) -> tuple[Backend, ...]:
 # ------------------------------------------------------------------------------ changes
 
 
-def _change(choose: Chooser, services: dict[str, CaseService]) -> Step:
+def generate_change(choose: Chooser, services: dict[str, CaseService]) -> Apply | Delete:
     """Change of one Service: other endpoints, other fields, another Service, deletion, or re-creation."""
     name = choose(tuple(services))
     before = services[name]
@@ -225,12 +225,17 @@ def _with_other_fields(choose: Chooser, before: CaseService) -> CaseService:
 
 def _probes(choose: Chooser, services: dict[str, CaseService]) -> Iterator[Probe]:
     for _ in range(choose(tuple(range(2, MOST_PROBES + 1)))):
-        sender = choose(SENDERS)
-        service = services[choose(tuple(services))]
-        target = choose(tuple(_targets(service, sender)))
-        if not choose((True,) * 9 + (False,)):
-            target = service.cluster_ip.at_undefined_port()
+        sender, target = generate_flow(choose, services[choose(tuple(services))])
         yield Probe(sender=sender, to=target, expect=frozenset(), spread=True)
+
+
+def generate_flow(choose: Chooser, service: CaseService) -> tuple[Vantage, Target]:
+    """Sender, and a target of a Service."""
+    sender = choose(SENDERS)
+    target = choose(tuple(_targets(service, sender)))
+    if not choose((True,) * 9 + (False,)):
+        target = service.cluster_ip.at_undefined_port()
+    return sender, target
 
 
 SENDERS: tuple[Vantage, ...] = (

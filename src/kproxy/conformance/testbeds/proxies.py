@@ -23,7 +23,7 @@ from kproxy.conformance.testbed import HarnessError, SubjectFailed
 from kproxy.conformance.testbeds.cause import first_error
 from kproxy.conformance.testbeds.disk_watch import DiskWatch, read_tail
 from kproxy.lab.apiserver import ResourceKind, kubeconfig
-from kproxy.lab.faults.write_faults import WriteFault, inject_write_errors
+from kproxy.lab.faults.write_faults import WriteFault, delay_writes, inject_write_errors
 from kproxy.lab.kernels.current import time_here
 from kproxy.lab.kernels.uml import Time
 from kproxy.lab.network import Network
@@ -112,7 +112,7 @@ class Proxies:
         self._modes = dict.fromkeys(NODES, subject.mode_before(mode)) if profile.mode_before else {}
         self._running: dict[str, list[Process]] = {}
         self._rooms: dict[str, Sandbox] = {}
-        self._refusing: dict[str, WriteFault] = {}
+        self._write_faults: dict[str, WriteFault] = {}
         self._watch = DiskWatch(directory)
         self._well: dict[str, int] = {}
 
@@ -190,9 +190,19 @@ class Proxies:
         for process in processes:
             await process.wait()
 
+    def stop(self, node: str) -> None:
+        """Stop a node's proxy (SIGSTOP) until `resume`."""
+        for process in self._running[node]:
+            process.stop()
+
+    def resume(self, node: str) -> None:
+        """Continue a stopped proxy."""
+        for process in self._running[node]:
+            process.resume()
+
     async def kill_all(self) -> None:
         """Kill all proxies with SIGKILL."""
-        for node in list(self._refusing):
+        for node in list(self._write_faults):
             await self.take_writes(node)
         for node in list(self._running):
             await self.kill(node)
@@ -201,15 +211,21 @@ class Proxies:
 
     async def refuse_writes(self, node: str, family: Family | None = None) -> None:
         """Make the kernel writes of a node's proxy fail with ENOBUFS, of one family or both. Raises `LabError`."""
-        if node not in self._refusing:
-            self._refusing[node] = await inject_write_errors(
+        if node not in self._write_faults:
+            self._write_faults[node] = await inject_write_errors(
                 [process.pid for process in self._running[node]], errno.ENOBUFS, family
             )
 
+    async def delay_writes(self, node: str, seconds: float) -> None:
+        """Make each kernel write of a node's proxy begin so many seconds late. Raises `LabError`."""
+        if node not in self._write_faults:
+            processes = [process.pid for process in self._running[node]]
+            self._write_faults[node] = await delay_writes(processes, seconds)
+
     async def take_writes(self, node: str) -> None:
-        """End `refuse_writes`."""
-        if node in self._refusing:
-            await self._refusing.pop(node).end()
+        """End `refuse_writes`, or `delay_writes`."""
+        if node in self._write_faults:
+            await self._write_faults.pop(node).end()
 
     async def watch(self) -> NoReturn:
         """Kill a proxy whose log or folder exceeds its size limit; `check` raises afterwards."""
@@ -261,6 +277,10 @@ class Proxies:
     def log(self, node: str) -> Path:
         """Log file of a node's proxy."""
         return self._directory / f"{node}.log"
+
+    def whole_log(self, node: str) -> str:
+        """Text of that file."""
+        return self.log(node).read_text(errors="replace")
 
     def tail(self, node: str) -> str:
         """Last lines of that file."""
