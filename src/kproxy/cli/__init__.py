@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Sequence
 
 from kproxy import __version__
-from kproxy.cli import compare, conformance, lab, spec, trace
+from kproxy.cli import compare, conformance, lab, simulate, spec, trace
 from kproxy.cli.arguments import Command
 
 _ABOUT = "A Kubernetes service proxy in readable Python, and a conformance harness for any service proxy."
@@ -57,6 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
     spec.add_spec_command(commands)
     compare.add_compare_command(commands)
     trace.add_trace_command(commands)
+    simulate.add_simulate_command(commands)
     version = commands.add_parser("version", help="print the version")
     version.set_defaults(command=_version)
     return root

@@ -16,7 +16,7 @@ _RESULTS = Front.RUN | Front.CLUSTER
 _SUBJECT = (
     CommandOption(
         name="--proxy",
-        fronts=_JUDGE | Front.PYTEST,
+        fronts=_JUDGE | Front.PYTEST | Front.SIMULATE,
         metavar="NAME|FILE.toml",
         default="kproxy",
         help="the subject: `kproxy`, `kube-proxy`, `kube-router`, or the path of [a subject file](subjects.md)",
@@ -43,13 +43,13 @@ _SUBJECT = (
     ),
     CommandOption(
         name="--binary",
-        fronts=_JUDGE | Front.PYTEST | Front.ACTION | Front.LAB_UP,
+        fronts=_JUDGE | Front.PYTEST | Front.ACTION | Front.LAB_UP | Front.SIMULATE,
         metavar="PATH",
         help="the subject's program",
     ),
     CommandOption(
         name="--mode",
-        fronts=Front.RUN | Front.PYTEST | Front.ACTION,
+        fronts=Front.RUN | Front.PYTEST | Front.ACTION | Front.SIMULATE,
         metavar="MODE",
         help="one of the subject's modes; without it, [every mode](conformance.md#every-mode), each in a run of its own",
     ),
@@ -139,7 +139,7 @@ _ENVIRONMENT = (
     ),
     CommandOption(
         name="--uml-kernel",
-        fronts=_JUDGE | Front.LAB_DOCTOR,
+        fronts=_JUDGE | Front.LAB_DOCTOR | Front.SIMULATE,
         metavar="PATH",
         default_text="`$KPROXY_UML_KERNEL`, else the one built, else the one packaged",
         help="a User-Mode Linux kernel",
@@ -163,7 +163,7 @@ _ENVIRONMENT = (
     ),
     CommandOption(
         name="--iptables",
-        fronts=_JUDGE | Front.PYTEST,
+        fronts=_JUDGE | Front.PYTEST | Front.SIMULATE,
         choices=("auto", "nft", "legacy"),
         default="auto",
         default_text="both without --mode, else nft where the kernel has it",

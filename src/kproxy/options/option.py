@@ -33,6 +33,7 @@ class Front(enum.Flag):
     SPEC_SHOW = enum.auto()
     EXPLAIN = enum.auto()
     TRACE = enum.auto()
+    SIMULATE = enum.auto()
     PYTEST = enum.auto()
     """``pytest --pyargs kproxy.conformance``."""
     ACTION = enum.auto()

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 
 from kproxy.options.conformance import CONFORMANCE_OPTIONS
 from kproxy.options.option import CommandOption, Front
+from kproxy.options.simulate import SIMULATE_OPTIONS
 from kproxy.options.tools import TOOL_OPTIONS
 
-OPTIONS: tuple[CommandOption, ...] = (*TOOL_OPTIONS, *CONFORMANCE_OPTIONS)
+OPTIONS: tuple[CommandOption, ...] = (*TOOL_OPTIONS, *SIMULATE_OPTIONS, *CONFORMANCE_OPTIONS)
 """Every option of every command."""
 
 NEW_NAMES: Mapping[str, str] = {option.old_name: option.name for option in OPTIONS if option.old_name}

@@ -78,6 +78,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "conformance.testbeds.simulator": PIPE
     | BACKENDS
     | {"conformance", "proxy.backends.xtables", "linux", "linux.netfilter", "spec", "lab.topology"},
+    # universes from seeds: conformance's words and lab, the oracle over time
+    "universes": {*MODEL, "conformance", "lab", "lab.topology", "spec", "console"},
     # what pytest finds: asleep until it is asked for
     "pytest_plugin": {"conformance"},
     "conformance.command": {"conformance", "conformance.testbeds.simulator", "spec", "console"},
@@ -121,6 +123,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "conformance.command",
         "conformance.generate.command",
         "conformance.testbeds.cluster.command",
+        "universes",
         "lab",
         "lab.topology",
         "spec",

@@ -1,0 +1,106 @@
+"""Schedule of a seed: the same seed, the same schedule. Pure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+from kproxy.conformance.case import Apply, CaseService, Delete, SetZone
+from kproxy.conformance.generate.generate import (
+    Chooser,
+    generate_change,
+    generate_flow,
+    generate_service,
+)
+from kproxy.lab.topology import NODES
+from kproxy.model.network import Family
+from kproxy.universes.schedule import (
+    CONVERGENCE,
+    OF_NODE,
+    FaultKind,
+    Schedule,
+    TimedChange,
+    TimedFault,
+    TimedProbe,
+)
+
+SERVICES = ("web", "api", "dns")
+PAUSES = (0.0, 0.0, 0.001, 0.01, 0.1, 0.1, 0.5, 1.0, 3.0, 8.0)
+"""Seconds between two changes: bursts, changes within a sync, and changes that have settled."""
+ZONES = ("zone-a", "zone-b", "")
+LENGTHS = (0.2, 1.0, 4.0, 12.0)
+"""Seconds that a fault lasts."""
+DELAYS = (0.001, 0.01, 0.1, 0.4)
+"""Seconds that a slow write, or event, takes."""
+AFTER_A_CHANGE = (0.0, 0.002, 0.02, 0.3, 1.5, CONVERGENCE + 0.5)
+"""Seconds after a change at which it is probed."""
+FINAL_PROBES = 20
+
+
+def draw_schedule(seed: int) -> Schedule:
+    """Schedule of a seed: Services at its beginning, then changes, faults and probes, and probes when all has settled."""
+    choose = random.Random(f"universe/{seed}").choice  # noqa: S311
+    family = choose(tuple(Family))
+    changes = tuple(_changes(choose))
+    faults = tuple(sorted(_faults(choose, changes[-1].at), key=lambda fault: fault.at))
+    drawn = Schedule(seed=seed, family=family, changes=changes, faults=faults)
+    probes = sorted(_probes(choose, drawn), key=lambda probe: probe.at)
+    return Schedule(seed=seed, family=family, changes=changes, faults=faults, probes=tuple(probes))
+
+
+def _changes(choose: Chooser) -> Iterator[TimedChange]:
+    services = {name: generate_service(choose, name) for name in SERVICES[: choose((2, 3))]}
+    yield TimedChange(at=0.0, step=Apply(*services.values()))
+    deleted: set[str] = set()
+    pauses = [choose(PAUSES) for _ in range(choose(range(6, 15)))]
+    for at in accumulate(pauses, initial=CONVERGENCE + 1):
+        step = _change(choose, services)
+        if isinstance(step, Delete):
+            if step.service.name in deleted:
+                continue
+            deleted.add(step.service.name)
+        elif isinstance(step, Apply):
+            deleted -= {service.name for service in step.services}
+        yield TimedChange(at=round(at, 6), step=step)
+
+
+def _change(choose: Chooser, services: dict[str, CaseService]) -> Apply | Delete | SetZone:
+    if choose(range(10)) == 9:
+        return SetZone(choose(NODES), choose(ZONES))
+    return generate_change(choose, services)
+
+
+def _faults(choose: Chooser, end: float) -> Iterator[TimedFault]:
+    """Faults, of which those of one node, or of the API server, do not overlap."""
+    free = {"": CONVERGENCE, **dict.fromkeys(NODES, CONVERGENCE)}
+    for _ in range(choose((0, 1, 1, 2, 3))):
+        kind = choose(tuple(FaultKind))
+        node = choose(NODES) if kind in OF_NODE else ""
+        at = free[node] + choose(PAUSES)
+        seconds = choose(LENGTHS)
+        free[node] = at + seconds + 1.0
+        if at <= end:
+            pause = choose(DELAYS) if kind in {FaultKind.WRITES_SLOW, FaultKind.EVENTS_TRICKLE} else 0.0
+            yield TimedFault(at=round(at, 6), seconds=seconds, kind=kind, node=node, pause=pause)
+
+
+def _probes(choose: Chooser, schedule: Schedule) -> Iterator[TimedProbe]:
+    moments = [change.at for change in schedule.changes] + [fault.end for fault in schedule.faults]
+    for moment in dict.fromkeys(moments):
+        for after in AFTER_A_CHANGE:
+            yield _probe(choose, schedule, round(moment + after, 6))
+    for number in range(FINAL_PROBES):
+        yield _probe(choose, schedule, round(schedule.end + 0.05 * number, 6))
+
+
+def _probe(choose: Chooser, schedule: Schedule, at: float) -> TimedProbe:
+    """Probe of a Service that a change before it declares, as it is or was."""
+    forms: Sequence[CaseService] = [
+        service
+        for change in schedule.changes
+        if change.at <= at and isinstance(change.step, Apply)
+        for service in change.step.services
+    ]
+    sender, to = generate_flow(choose, choose(forms))
+    return TimedProbe(at=at, sender=sender, to=to)

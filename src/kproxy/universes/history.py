@@ -1,0 +1,99 @@
+"""History of objects: every state that a node's rules may reflect at a time. Pure.
+
+Theory of operation. A proxy learns of each object by itself: Services and EndpointSlices come by different watches, a
+relist may skip versions, and syncs fall anywhere. So within the time that convergence may take, its rules may reflect
+any version of each object that was current then, in any combination; once everything has converged, only the present.
+A fault of the node or the API server makes that window longer, until the time by which a proxy must have recovered: it
+begins `CONVERGENCE` before the fault, or before an earlier one from which the node had not recovered then.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from kproxy.conformance.binding.bind import Instance
+from kproxy.conformance.binding.kubernetes_objects import Document
+from kproxy.conformance.binding.world import Key, Put, Remove, World
+from kproxy.model import api
+from kproxy.universes.schedule import CONVERGENCE, Schedule
+
+MOST_STATES = 2000
+"""Largest number of states that a packet is compared with."""
+
+
+class TooManyStates(Exception):
+    """Window with more than `MOST_STATES` states."""
+
+
+class ObjectHistory:
+    """Versions of every object, and their times in seconds."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._faults = schedule.faults
+        self.instance = Instance(schedule.case, schedule.family, 0, 0)
+        self.world = World(self.instance)
+        self._versions: dict[Key, tuple[list[float], list[Document | None]]] = {}
+        for key, document in self.world.objects.items():
+            self._add(float("-inf"), key, document)
+        for change in schedule.changes:
+            for write in self.world.apply_step(change.step):
+                if isinstance(write, Put):
+                    metadata = write.document["metadata"]
+                    key = (write.document["kind"], metadata.get("namespace", ""), metadata["name"])
+                    self._add(change.at, key, write.document)
+                elif isinstance(write, Remove):
+                    self._add(change.at, write.key, None)
+        self._clusters: dict[tuple[int, ...], api.Cluster] = {}
+
+    def _add(self, at: float, key: Key, document: Document | None) -> None:
+        times, versions = self._versions.setdefault(key, ([float("-inf")], [None]))
+        times.append(at)
+        versions.append(document)
+
+    def window(self, node: str, at: float) -> float:
+        """Earliest time whose state a node's rules may still reflect at a time."""
+        undisturbed = at
+        while earlier := [
+            fault.at
+            for fault in self._faults
+            if fault.concerns(node) and fault.at < undisturbed < fault.recovered
+        ]:
+            undisturbed = min(earlier)
+        return undisturbed - CONVERGENCE
+
+    def clusters(self, service: str, begin: float, end: float) -> Iterator[api.Cluster]:
+        """States between two times, as far as a Service is concerned, the latest first. Raises `TooManyStates`."""
+        keys = list(self._versions)
+        spans = [self._span(key, service, begin, end)[::-1] for key in keys]
+        for number, choice in enumerate(itertools.product(*spans)):
+            if number == MOST_STATES:
+                raise TooManyStates(f"it may reflect more than {MOST_STATES} states")
+            yield self._cluster(keys, choice)
+
+    def _span(self, key: Key, service: str, begin: float, end: float) -> Sequence[int]:
+        """Numbers of an object's versions between two times; of other Services' objects the last alone."""
+        times = self._versions[key][0]
+        last = bisect_right(times, end) - 1
+        if not _belongs(key, service):
+            return (last,)
+        return range(bisect_right(times, begin) - 1, last + 1)
+
+    def _cluster(self, keys: Sequence[Key], choice: tuple[int, ...]) -> api.Cluster:
+        if choice not in self._clusters:
+            chosen = (self._versions[key][1][number] for key, number in zip(keys, choice, strict=True))
+            items = [document for document in chosen if document is not None]
+            text = msgspec.json.encode({"kind": "List", "items": items})
+            self._clusters[choice] = api.parse_cluster(text)
+        return self._clusters[choice]
+
+
+def _belongs(key: Key, service: str) -> bool:
+    """True of a Service, its EndpointSlices (``web-0-ipv4``) and all Nodes."""
+    kind, _, name = key
+    if kind == "Node":
+        return True
+    return name == service if kind == "Service" else name.startswith(f"{service}-")

@@ -1,0 +1,105 @@
+"""Launch of universes: boots a guest for each schedule, and returns its recording with a digest."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kproxy.lab.kernels import boot, uml, universe
+from kproxy.lab.kernels.abilities import Ability
+from kproxy.lab.namespaces import LabError
+from kproxy.universes.recording import Recording, parse_recording
+from kproxy.universes.schedule import Schedule
+from kproxy.universes.schedule_files import schedule_source
+
+MEMORY = 1024
+"""Memory of a universe in MiB; it takes from the host what it uses."""
+
+_SCHEDULE = "schedule.py"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UniverseRun:
+    """A universe that has ended. ``digest``: of everything that it printed; ``error``: why there is no recording."""
+
+    number: int
+    schedule: Schedule
+    digest: str = ""
+    recording: Recording | None = None
+    error: str = ""
+
+
+def find_kernel(explicit: str = "") -> uml.UmlKernel:
+    """Kernel that can be made to repeat itself. Raises `LabError` with the remedy."""
+    kernel = uml.find_uml_kernel(explicit)
+    if lack := kernel.findings[Ability.TIME_TRAVEL]:
+        raise LabError(
+            f"{kernel.path} ({kernel.origin}) cannot be simulated: {lack}: kproxy lab kernel build"
+        )
+    return kernel
+
+
+def run_universes(
+    kernel: uml.UmlKernel, schedules: Sequence[Schedule], arguments: Sequence[str], parallel: int
+) -> Iterator[UniverseRun]:
+    """Play schedules, ``parallel`` at once; yields each universe, with its number, as it ends. Raises `LabError`.
+
+    ``arguments``: of `kproxy.universes.__main__`, after the schedule.
+    """
+    outputs = [(bytearray(), bytearray()) for _ in schedules]
+    jobs = [
+        (universe_job(kernel, schedule, arguments), boot.Sinks(out.extend, error.extend))
+        for schedule, (out, error) in zip(schedules, outputs, strict=True)
+    ]
+    for number, end in boot.run_each(jobs, parallel):
+        out, error = outputs[number]
+        yield _run(number, schedules[number], end, bytes(out), bytes(error))
+
+
+def _run(number: int, schedule: Schedule, end: int | boot.GuestDied, out: bytes, error: bytes) -> UniverseRun:
+    if end != 0:
+        why = str(end) if isinstance(end, boot.GuestDied) else f"exit status {end}"
+        text = f"{why}\n{error.decode(errors='replace')}".strip()
+        return UniverseRun(number=number, schedule=schedule, error=text)
+    digest = hashlib.sha256(out).hexdigest()[:16]
+    return UniverseRun(number=number, schedule=schedule, digest=digest, recording=parse_recording(out))
+
+
+def universe_job(kernel: uml.UmlKernel, schedule: Schedule, arguments: Sequence[str]) -> uml.UmlJob:
+    """Guest of a universe. Nothing in it may vary but the schedule: not the environment, and no name of a file."""
+    return uml.UmlJob(
+        kernel=kernel,
+        argv=(sys.executable, "-m", "kproxy.universes", f"{universe.PLACE}/{_SCHEDULE}", *arguments),
+        environment=constant_environment(),
+        cwd=Path("/"),
+        memory=MEMORY,
+        time=uml.Time.VIRTUAL,
+        universe=schedule.seed,
+        files={_SCHEDULE: schedule_source(schedule, "The schedule of this universe.")},
+    )
+
+
+def constant_environment() -> dict[str, str]:
+    """Environment of every process in a universe: of this one's the paths alone, as absolute ones."""
+    return {
+        **{name: _absolute(os.environ[name]) for name in ("PATH", "PYTHONPATH") if name in os.environ},
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HOME": "/",
+        "LANG": "C.UTF-8",
+        "TMPDIR": uml.SCRATCH,
+    }
+
+
+def _absolute(paths: str) -> str:
+    return os.pathsep.join(str(Path(path).absolute()) for path in paths.split(os.pathsep))
+
+
+def program_path(program: str) -> str:
+    """Absolute path of a subject's program, so that a universe does not depend on PATH."""
+    return shutil.which(program) or program

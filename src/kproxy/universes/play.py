@@ -1,0 +1,213 @@
+"""Plays a schedule inside a guest: lab, API server, proxies, changes, faults and probes; prints a recording.
+
+Here and nowhere else does a universe touch the kernel. It judges nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kproxy.conformance.binding.bind import Instance
+from kproxy.conformance.binding.world import World
+from kproxy.conformance.case import DEFAULT, Probe
+from kproxy.conformance.subjects.subject import Subject
+from kproxy.conformance.testbed import HarnessError, SubjectFailed
+from kproxy.conformance.testbeds.netns import NetnsTestbed
+from kproxy.conformance.testbeds.proxies import Proxies
+from kproxy.lab.apiserver import ApiServer
+from kproxy.lab.apiserver.faults import Refuse, SlowStream, StallRequests
+from kproxy.lab.apiserver.routes import Verb
+from kproxy.lab.lab import Lab, open_lab
+from kproxy.lab.namespaces import LabError
+from kproxy.lab.processes import Xtables
+from kproxy.lab.topology import NODES
+from kproxy.universes.recording import (
+    SECOND,
+    Changed,
+    Failed,
+    FaultBegan,
+    FaultEnded,
+    Line,
+    LogEnded,
+    Probed,
+    encode_line,
+    outcomes_text,
+)
+from kproxy.universes.schedule import FaultKind, Schedule, TimedFault, TimedProbe
+
+PATIENCE = 0.9
+"""Seconds to wait for an answer: less than until TCP sends its first packet again."""
+_FOLDER = Path("/dev/shm/universe")  # noqa: S108 (a guest's own)
+_READS = frozenset({Verb.LIST, Verb.WATCH})
+
+
+@dataclass
+class Universe:
+    """Running universe; ``write``: receives the lines of its recording."""
+
+    schedule: Schedule
+    instance: Instance
+    lab: Lab
+    server: ApiServer
+    proxies: Proxies
+    testbed: NetnsTestbed
+    write: Callable[[Line], None]
+    world: World = field(init=False)
+    began: int = 0
+
+    def __post_init__(self) -> None:
+        self.world = World(self.instance)
+
+    @property
+    def now(self) -> int:
+        """Nanoseconds since the beginning."""
+        return time.monotonic_ns() - self.began
+
+    async def play(self) -> None:
+        """Do all that the schedule says, at its times."""
+        self.began = time.monotonic_ns()
+        faults = enumerate(self.schedule.faults)
+        probes = enumerate(self.schedule.probes)
+        await asyncio.gather(
+            self._make_changes(),
+            *(self._at(fault.at, self._have(number, fault)) for number, fault in faults),
+            *(self._at(probe.at, self._probe(number, probe)) for number, probe in probes),
+        )
+        self.proxies.check()
+
+    async def _at(self, seconds: float, what: Coroutine[None, None, None]) -> None:
+        await self._sleep_until(seconds)
+        await what
+
+    async def _sleep_until(self, seconds: float) -> None:
+        await asyncio.sleep(max(0.0, seconds - self.now / SECOND))
+
+    async def _make_changes(self) -> None:
+        """Make the changes, those of one moment in their order, which timers of the event loop do not keep."""
+        for number, change in enumerate(self.schedule.changes):
+            await self._sleep_until(change.at)
+            self.write(Changed(at=self.now, number=number))
+            await self.testbed.change(self.world.apply_step(change.step))
+
+    async def _probe(self, number: int, probe: TimedProbe) -> None:
+        step = Probe(sender=probe.sender, to=probe.to, expect=frozenset())
+        begin = self.now
+        try:
+            (seen,) = await self.testbed.probe(self.instance, step, 1)
+        except HarnessError as reason:
+            self.write(Probed(at=begin, until=self.now, number=number, unclear=str(reason)))
+        else:
+            outcomes = outcomes_text(seen.outcomes)
+            self.write(Probed(at=begin, until=self.now, number=number, outcomes=outcomes, text=seen.text))
+
+    # ------------------------------------------------------------------ faults
+
+    async def _have(self, number: int, fault: TimedFault) -> None:
+        """Have a fault from now until its end."""
+        self.write(FaultBegan(at=self.now, number=number))
+        async with self._fault(fault):
+            await asyncio.sleep(fault.seconds)
+        self.write(FaultEnded(at=self.now, number=number))
+
+    @asynccontextmanager
+    async def _fault(self, fault: TimedFault) -> AsyncIterator[None]:
+        match fault.kind:
+            case FaultKind.PROXY_KILLED:
+                await self.proxies.kill(fault.node)
+                yield
+                self.proxies.start(fault.node)
+            case FaultKind.PROXY_STOPPED:
+                self.proxies.stop(fault.node)
+                yield
+                self.proxies.resume(fault.node)
+            case FaultKind.WRITES_REFUSED:
+                await self.proxies.refuse_writes(fault.node)
+                yield
+                await self.proxies.take_writes(fault.node)
+            case FaultKind.WRITES_SLOW:
+                await self.proxies.delay_writes(fault.node, fault.pause)
+                yield
+                await self.proxies.take_writes(fault.node)
+            case _:
+                with self._fault_of_the_server(fault):
+                    yield
+
+    def _fault_of_the_server(self, fault: TimedFault) -> AbstractContextManager[None]:
+        faults = self.server.faults
+        match fault.kind:
+            case FaultKind.WATCHES_STALL:
+                return faults.during(StallRequests(verbs=frozenset({Verb.WATCH})))
+            case FaultKind.EVENTS_TRICKLE:
+                return faults.during(SlowStream(seconds=fault.pause))
+            case FaultKind.LISTS_STALL:
+                self.server.drop_watches(reset=True)
+                return faults.during(StallRequests())
+            case FaultKind.WATCHES_RESET:
+                self.server.drop_watches(reset=True)
+                return nullcontext()
+            case _:
+                self.server.drop_watches(reset=True)
+                return self._without_reads(forget=fault.kind is FaultKind.HISTORY_GONE)
+
+    @contextmanager
+    def _without_reads(self, *, forget: bool) -> Iterator[None]:
+        with self.server.faults.during(Refuse(verbs=_READS)):
+            yield
+            if forget:
+                self.server.store.compact()
+
+
+async def play_schedule(schedule: Schedule, subject: Subject, mode: str, variant: Xtables) -> int:
+    """Play a schedule and print its recording; returns the exit status: 0 also where the subject has failed."""
+    instance = Instance(schedule.case, schedule.family, 0, 0)
+    began = time.monotonic_ns()
+
+    def write(line: Line) -> None:
+        sys.stdout.buffer.write(encode_line(line))
+
+    try:
+        async with open_universe(schedule, instance, subject, mode, variant, write) as universe:
+            try:
+                began = time.monotonic_ns()
+                await universe.play()
+            finally:
+                for node in NODES:
+                    write(LogEnded(at=universe.now, node=node, text=universe.proxies.whole_log(node)))
+    except (SubjectFailed, HarnessError, LabError) as reason:
+        blamed = isinstance(reason, SubjectFailed)
+        write(Failed(at=time.monotonic_ns() - began, subject=blamed, text=str(reason)))
+    sys.stdout.buffer.flush()
+    return 0
+
+
+@asynccontextmanager
+async def open_universe(
+    schedule: Schedule,
+    instance: Instance,
+    subject: Subject,
+    mode: str,
+    variant: Xtables,
+    write: Callable[[Line], None],
+) -> AsyncIterator[Universe]:
+    """Universe whose proxies have settled. Raises `SubjectFailed`, `HarnessError` and `LabError`."""
+    os.mkdir(_FOLDER)  # noqa: PTH102 (pathlib is for code that may wait)
+    async with open_lab() as lab, ApiServer() as server:
+        proxies = Proxies(lab.network, subject, mode, DEFAULT, variant, _FOLDER)
+        testbed = NetnsTestbed(lab, server, proxies)
+        testbed.patience = PATIENCE
+        testbed.serves([schedule.family])
+        testbed.prepare([instance])
+        await testbed.control()
+        try:
+            await proxies.start_all(server)
+            await testbed.settle()
+            yield Universe(schedule, instance, lab, server, proxies, testbed, write)
+        finally:
+            await proxies.kill_all()

@@ -1,0 +1,128 @@
+"""Schedules: what happens in a universe, and when. Pure values; times are seconds since the proxies had settled."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from kproxy.conformance.case import Apply, Case, Delete, Probe, SetZone, Target, Vantage
+from kproxy.model.network import Family
+
+CONVERGENCE = 5.0
+"""Seconds within which a change must be in effect, once no fault holds (`kproxy.conformance.engine.convergence`)."""
+
+
+class FaultKind(enum.Enum):
+    """Faults; each lasts from a time for some seconds."""
+
+    API_REFUSES = "the API server refuses every request (503), and all watches are reset"
+    WATCHES_STALL = "watches deliver nothing"
+    LISTS_STALL = "all watches are reset, and lists are not answered"
+    EVENTS_TRICKLE = "watches deliver one event at a time, with pauses"
+    WATCHES_RESET = "all watches are reset at once"
+    HISTORY_GONE = "all watches are reset while nothing can be read, and older versions are gone (410)"
+    PROXY_KILLED = "the proxy is killed, and started again at the end"
+    PROXY_STOPPED = "the proxy is stopped (SIGSTOP), and continued at the end"
+    WRITES_REFUSED = "the kernel refuses the proxy's writes (ENOBUFS)"
+    WRITES_SLOW = "each write of the proxy to the kernel takes a while"
+
+
+OF_NODE = frozenset(
+    {
+        FaultKind.PROXY_KILLED,
+        FaultKind.PROXY_STOPPED,
+        FaultKind.WRITES_REFUSED,
+        FaultKind.WRITES_SLOW,
+    }
+)
+"""Faults that one node has; the others are the API server's."""
+
+RECOVERY: Mapping[FaultKind, float] = {
+    **dict.fromkeys(FaultKind, 65.0),
+    FaultKind.PROXY_KILLED: CONVERGENCE,
+    FaultKind.PROXY_STOPPED: CONVERGENCE,
+    FaultKind.WRITES_SLOW: CONVERGENCE,
+    FaultKind.WRITES_REFUSED: 30.0 + CONVERGENCE,
+}
+"""Seconds after a fault's end within which everything must be in effect.
+
+A client of the API server comes back after a pause of 30 s at most, doubled by jitter (client-go's reflector). Writes that
+failed are tried again after ``syncPeriod``, which is 30 s.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedChange:
+    """Change of objects."""
+
+    at: float
+    step: Apply | Delete | SetZone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedFault:
+    """Fault; ``node``: the one that has it, empty for the API server's; ``pause``: seconds of each write or event."""
+
+    at: float
+    seconds: float
+    kind: FaultKind
+    node: str = ""
+    pause: float = 0.0
+
+    @property
+    def end(self) -> float:
+        """Time at which it ends."""
+        return self.at + self.seconds
+
+    @property
+    def recovered(self) -> float:
+        """Time at which everything must be in effect again."""
+        return self.end + RECOVERY[self.kind]
+
+    def concerns(self, node: str) -> bool:
+        """True if a node's proxy may lag because of it."""
+        return self.node in {"", node}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedProbe:
+    """One new connection, or datagram from a new socket."""
+
+    at: float
+    sender: Vantage
+    to: Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """All that happens in a universe, each kind in the order of time."""
+
+    seed: int
+    family: Family
+    changes: tuple[TimedChange, ...]
+    faults: tuple[TimedFault, ...] = ()
+    probes: tuple[TimedProbe, ...] = ()
+
+    @property
+    def case(self) -> Case:
+        """The changes and probes as a case, which gives every Service its addresses and ports, and probed ones a listener."""
+        return Case(
+            id=f"universe.{self.seed}",
+            about="A universe.",
+            clauses=frozenset(),
+            steps=(
+                *(change.step for change in self.changes),
+                *(Probe(sender=probe.sender, to=probe.to, expect=frozenset()) for probe in self.probes),
+            ),
+            families=(self.family,),
+        )
+
+    @property
+    def end(self) -> float:
+        """Time at which all is done and everything must be in effect."""
+        return max(self._ends())
+
+    def _ends(self) -> Iterator[float]:
+        yield from (change.at + CONVERGENCE for change in self.changes)
+        yield from (fault.recovered for fault in self.faults)

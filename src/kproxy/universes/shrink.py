@@ -1,0 +1,99 @@
+"""Shrinking: the shortest schedule found that still fails. Pure but for the function that plays schedules.
+
+Greedy, as for worlds (`kproxy.conformance.generate.shrink`): each round plays schedules that are simpler by one thing,
+the simplest first, and goes on with the first that fails. First everything after the failure and all other probes go,
+then faults, changes, Services and endpoints. Any failure counts, since a smaller schedule is another universe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from kproxy.conformance.case import Apply, CaseService
+from kproxy.universes.judge import Verdict
+from kproxy.universes.schedule import Schedule
+from kproxy.universes.schedule_files import InvalidSchedule, check_schedule
+
+FirstFailing = Callable[[Sequence[Schedule]], int | None]
+"""Function that plays schedules and returns the number of the first that fails."""
+
+
+def shrink_schedule(
+    schedule: Schedule,
+    verdict: Verdict,
+    first_failing: FirstFailing,
+    expired: Callable[[], bool] = lambda: False,
+) -> Schedule:
+    """Shortest failing schedule found; ``expired`` is called before each round and ends the search."""
+    for start in _starts(schedule, verdict):
+        if expired() or first_failing([start]) is not None:
+            schedule = start
+            break
+    while not expired() and (tried := list(simpler_schedules(schedule))):
+        failing = first_failing(tried)
+        if failing is None:
+            break
+        schedule = tried[failing]
+    return schedule
+
+
+def _starts(schedule: Schedule, verdict: Verdict) -> Iterator[Schedule]:
+    """Schedules up to the first violation: with its probe alone, and with all before it."""
+    if not verdict.violations:
+        return
+    probe = verdict.violations[0].probe
+    until = replace(
+        schedule,
+        changes=tuple(change for change in schedule.changes if change.at <= probe.at),
+        faults=tuple(fault for fault in schedule.faults if fault.at <= probe.at),
+    )
+    yield replace(until, probes=(probe,))
+    yield replace(until, probes=tuple(one for one in schedule.probes if one.at <= probe.at))
+
+
+def simpler_schedules(schedule: Schedule) -> Iterator[Schedule]:
+    """Schedules with one thing less; those that cannot be played are left out."""
+    for draft in _cuts(schedule):
+        try:
+            check_schedule(draft)
+        except InvalidSchedule:
+            continue
+        yield draft
+
+
+def _cuts(schedule: Schedule) -> Iterator[Schedule]:
+    for number in range(len(schedule.faults)):
+        yield replace(schedule, faults=_without(schedule.faults, number))
+    for number in range(1, len(schedule.changes)):
+        yield replace(schedule, changes=_without(schedule.changes, number))
+    for number, change in enumerate(schedule.changes):
+        if not isinstance(change.step, Apply):
+            continue
+        for step in _simpler_steps(change.step):
+            changes = list(schedule.changes)
+            changes[number] = replace(change, step=step)
+            yield replace(schedule, changes=tuple(changes))
+    if len(schedule.probes) > 1:
+        for number in range(len(schedule.probes)):
+            yield replace(schedule, probes=_without(schedule.probes, number))
+
+
+def _simpler_steps(step: Apply) -> Iterator[Apply]:
+    for number, service in enumerate(step.services):
+        if len(step.services) > 1:
+            yield Apply(*_without(step.services, number))
+        for plainer in _plainer_services(service):
+            yield Apply(*step.services[:number], plainer, *step.services[number + 1 :])
+
+
+def _plainer_services(service: CaseService) -> Iterator[CaseService]:
+    plain = CaseService(name=service.name, type=service.type, ports=service.ports, backends=service.backends)
+    if plain != service:
+        yield plain
+    for number in range(len(service.backends)):
+        yield service.replace(backends=_without(service.backends, number))
+
+
+def _without(items: tuple[object, ...], at: int) -> tuple:  # type: ignore[type-arg]
+    return items[:at] + items[at + 1 :]

@@ -1,0 +1,45 @@
+"""Story of a universe in which something was unlawful: what happened before, the packet, and what was lawful. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kproxy.conformance.case.descriptions import describe_step
+from kproxy.universes.judge import Verdict, Violation
+from kproxy.universes.recording import SECOND, Changed, FaultBegan, FaultEnded, Recording
+from kproxy.universes.schedule import Schedule
+
+MOST_VIOLATIONS = 3
+
+
+def story_lines(schedule: Schedule, recording: Recording, verdict: Verdict) -> Iterator[str]:
+    """Lines of the story; none where all was lawful."""
+    if verdict.failure:
+        yield f"  {verdict.failure}"
+    for violation in verdict.violations[:MOST_VIOLATIONS]:
+        yield from _before(schedule, recording, violation)
+        yield f"  {violation.at:10.6f} s  {violation.probe.sender} -> {violation.probe.to}"
+        yield f"      lawful:  {' or '.join(violation.lawful)}"
+        yield f"      seen:    {violation.seen}"
+        yield f"      clauses: {', '.join(violation.clauses)}"
+    if (more := len(verdict.violations) - MOST_VIOLATIONS) > 0:
+        yield f"  and {more} more"
+
+
+def _before(schedule: Schedule, recording: Recording, violation: Violation) -> Iterator[str]:
+    """Lines of the changes and faults in the window of a violation."""
+    for line in recording.lines:
+        at = line.at / SECOND
+        if not violation.since - 0.001 <= at <= violation.at:
+            continue
+        match line:
+            case Changed(number=number):
+                yield f"  {at:10.6f} s  {describe_step(schedule.changes[number].step)}"
+            case FaultBegan(number=number):
+                fault = schedule.faults[number]
+                where = f"node {fault.node}: " if fault.node else ""
+                yield f"  {at:10.6f} s  {where}{fault.kind.value}"
+            case FaultEnded(number=number):
+                yield f"  {at:10.6f} s  end of: {schedule.faults[number].kind.value}"
+            case _:
+                pass

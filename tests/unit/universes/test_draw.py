@@ -1,0 +1,45 @@
+"""Schedules that seeds give."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from kproxy.conformance.case import Apply, Delete
+from kproxy.universes.draw import draw_schedule
+from kproxy.universes.schedule import OF_NODE, FaultKind
+
+SEEDS = range(300)
+
+
+def test_a_seed_gives_one_schedule_and_another_gives_another() -> None:
+    assert draw_schedule(3) == draw_schedule(3)
+    assert len({draw_schedule(seed).changes for seed in SEEDS}) == len(SEEDS)
+
+
+@pytest.mark.parametrize("seed", range(0, 300, 10))
+def test_what_is_deleted_exists_and_probes_are_of_declared_services(seed: int) -> None:
+    drawn = draw_schedule(seed)
+    there: set[str] = set()
+    for change in drawn.changes:
+        if isinstance(change.step, Apply):
+            there |= {service.name for service in change.step.services}
+        elif isinstance(change.step, Delete):
+            assert change.step.service.name in there
+            there.remove(change.step.service.name)
+    assert [probe.at for probe in drawn.probes] == sorted(probe.at for probe in drawn.probes)
+    assert drawn.probes[-1].at > drawn.end
+
+
+def test_every_fault_occurs_and_those_of_one_place_do_not_overlap() -> None:
+    kinds: Counter[FaultKind] = Counter()
+    for seed in SEEDS:
+        faults = draw_schedule(seed).faults
+        kinds.update(fault.kind for fault in faults)
+        assert all(bool(fault.node) is (fault.kind in OF_NODE) for fault in faults)
+        for place in {fault.node for fault in faults}:
+            ends = [(one.at, one.end) for one in faults if one.node == place]
+            assert all(end < begin for (_, end), (begin, _) in pairwise(ends))
+    assert kinds.keys() == set(FaultKind)

@@ -1,0 +1,93 @@
+"""States that a node's rules may reflect at a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from kproxy.conformance.case import Apply, Delete, pods, service
+from kproxy.model import api
+from kproxy.model.network import Family
+from kproxy.universes import history as module
+from kproxy.universes.history import ObjectHistory, TooManyStates
+from kproxy.universes.schedule import FaultKind, Schedule, TimedChange, TimedFault
+
+WEB = service("web", "a1")
+API = service("api", "b1")
+
+
+def schedule(*changes: tuple[float, Apply | Delete], faults: tuple[TimedFault, ...] = ()) -> Schedule:
+    timed = tuple(TimedChange(at=at, step=step) for at, step in changes)
+    return Schedule(seed=1, family=Family.IPV4, changes=timed, faults=faults)
+
+
+def endpoints(cluster: api.Cluster) -> tuple[int, int]:
+    """Number of Services, and of endpoints of all slices."""
+    return len(cluster.services), sum(len(one.endpoints or ()) for one in cluster.slices.values())
+
+
+TWO = schedule((0.0, Apply(WEB)), (20.0, Apply(WEB.replace(backends=pods("a1", "b1")))))
+
+
+@pytest.mark.parametrize(
+    ("at", "expected"),
+    [
+        (19.0, [(1, 1)]),
+        (20.0, [(1, 2), (1, 1)]),
+        (24.9, [(1, 2), (1, 1)]),
+        (25.1, [(1, 2)]),
+    ],
+)
+def test_until_it_must_be_in_effect_a_change_may_be_or_not(
+    at: float, expected: list[tuple[int, int]]
+) -> None:
+    history = ObjectHistory(TWO)
+    states = history.clusters("web", history.window("a", at), at)
+    assert list(dict.fromkeys(map(endpoints, states))) == expected
+
+
+def test_each_object_may_be_old_or_new_by_itself() -> None:
+    history = ObjectHistory(schedule((0.0, Apply(WEB)), (20.0, Delete(WEB))))
+    states = set(map(endpoints, history.clusters("web", 15.0, 20.0)))
+    assert states == {(1, 1), (1, 0), (0, 1), (0, 0)}
+
+
+def test_objects_of_other_services_are_as_they_are_now() -> None:
+    history = ObjectHistory(schedule((0.0, Apply(WEB, API)), (20.0, Delete(API))))
+    assert len(list(history.clusters("web", 15.0, 20.0))) == 1
+    assert len(list(history.clusters("api", 15.0, 20.0))) == 4
+
+
+def fault(node: str, kind: FaultKind = FaultKind.PROXY_STOPPED) -> TimedFault:
+    return TimedFault(at=30.0, seconds=10.0, kind=kind, node=node)
+
+
+@pytest.mark.parametrize(
+    ("at", "begin"),
+    [(29.9, 24.9), (30.0, 25.0), (39.0, 25.0), (44.9, 25.0), (45.0, 40.0), (50.0, 45.0)],
+)
+def test_a_fault_extends_the_window_until_what_was_missed_must_be_in_effect(at: float, begin: float) -> None:
+    history = ObjectHistory(schedule((0.0, Apply(WEB)), faults=(fault("a"),)))
+    assert history.window("a", at) == pytest.approx(begin)
+    assert history.window("b", at) == pytest.approx(at - 5.0)
+
+
+def test_a_fault_of_the_api_server_concerns_every_node() -> None:
+    history = ObjectHistory(schedule((0.0, Apply(WEB)), faults=(fault("", FaultKind.WATCHES_STALL),)))
+    assert history.window("a", 39.0) == history.window("b", 39.0) == 25.0
+    assert history.window("a", 104.9) == 25.0
+    assert history.window("a", 105.0) == 100.0
+
+
+def test_of_faults_that_follow_each_other_the_first_begins_the_window() -> None:
+    later = TimedFault(at=44.0, seconds=1.0, kind=FaultKind.PROXY_KILLED, node="a")
+    history = ObjectHistory(schedule((0.0, Apply(WEB)), faults=(fault("a"), later)))
+    assert history.window("a", 49.0) == 25.0
+    assert history.window("a", 50.0) == 45.0
+
+
+def test_too_many_states_are_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_STATES", 1)
+    states = ObjectHistory(TWO).clusters("web", 15.0, 20.0)
+    assert endpoints(next(states)) == (1, 2)
+    with pytest.raises(TooManyStates):
+        next(states)

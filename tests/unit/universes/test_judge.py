@@ -1,0 +1,98 @@
+"""Verdicts on recordings."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+import pytest
+
+from kproxy.conformance.binding.bind import Instance
+from kproxy.conformance.case import Apply, pod, pods, service
+from kproxy.lab.topology import LAB
+from kproxy.model.network import Family
+from kproxy.spec.outcome import Delivered, Failure, Outcome, SourceIP
+from kproxy.universes.judge import Verdict, judge_universe
+from kproxy.universes.recording import (
+    SECOND,
+    Changed,
+    Failed,
+    Line,
+    LogEnded,
+    Probed,
+    Recording,
+    encode_line,
+    outcome_from_text,
+    outcomes_text,
+    parse_recording,
+)
+from kproxy.universes.schedule import Schedule, TimedChange, TimedProbe
+from kproxy.universes.story import story_lines
+
+WEB = service("web", "a1")
+MOVED = WEB.replace(backends=pods("b1"))
+SCHEDULE = Schedule(
+    seed=1,
+    family=Family.IPV4,
+    changes=(TimedChange(at=0.0, step=Apply(WEB)), TimedChange(at=20.0, step=Apply(MOVED))),
+    probes=tuple(TimedProbe(at=at, sender=pod("a2"), to=WEB.cluster_ip) for at in (19.0, 21.0, 26.0)),
+)
+
+
+def reached(name: str) -> Outcome:
+    instance = Instance(SCHEDULE.case, Family.IPV4, 0, 0)
+    port = instance.target_port(WEB, WEB.ports[0])
+    return Delivered(LAB.pod_address[name][Family.IPV4], port, SourceIP.PRESERVED)
+
+
+def verdict(*outcomes: Outcome, failure: tuple[Line, ...] = ()) -> Verdict:
+    lines: list[Line] = [Changed(at=0, number=0), Changed(at=20 * SECOND, number=1)]
+    for number, (probe, outcome) in enumerate(zip(SCHEDULE.probes, outcomes, strict=False)):
+        at = int(probe.at * SECOND)
+        lines.append(Probed(at=at, until=at, number=number, outcomes=outcomes_text([outcome]), text="it"))
+    return judge_universe(SCHEDULE, Recording((*lines, *failure)))
+
+
+def test_what_some_state_of_the_window_allows_is_lawful() -> None:
+    for between in ("a1", "b1"):
+        found = verdict(reached("a1"), reached(between), reached("b1"))
+        assert (found.judged, found.violations, found.unjudged) == (3, (), {})
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "number"),
+    [
+        ((reached("b1"), reached("b1"), reached("b1")), 0),
+        ((reached("a1"), Failure.REJECTED, reached("b1")), 1),
+        ((reached("a1"), reached("a1"), reached("a1")), 2),
+        ((reached("a1"), reached("a1"), Failure.DROPPED), 2),
+    ],
+)
+def test_the_future_a_third_answer_and_the_past_are_not(outcomes: tuple[Outcome, ...], number: int) -> None:
+    found = verdict(*outcomes)
+    assert [one.number for one in found.violations] == [number]
+    assert "cluster-ip.reaches-ready-endpoint" in found.violations[0].clauses
+    lines = list(story_lines(SCHEDULE, Recording((Changed(at=20 * SECOND, number=1),)), found))
+    assert any("lawful:" in line for line in lines)
+
+
+def test_a_failure_of_the_subject_is_one_and_of_the_harness_is_not() -> None:
+    for blamed in (True, False):
+        found = verdict(failure=(Failed(at=5, subject=blamed, text="it ended"),))
+        assert (found.failure, found.subject_failed) == ("it ended", blamed)
+
+
+def test_a_recording_survives_its_text() -> None:
+    lines: tuple[Line, ...] = (
+        Changed(at=1, number=2),
+        Probed(at=1, until=2, number=3, outcomes=("dropped",), text="x"),
+        LogEnded(at=3, node="a", text="y\nz"),
+    )
+    assert parse_recording(b"".join(map(encode_line, lines))).lines == lines
+
+
+@pytest.mark.parametrize(
+    "outcome", [*Failure, Delivered(ip_address("fd00::1"), 80, SourceIP.MASQUERADED), reached("a1")]
+)
+def test_an_outcome_survives_its_text(outcome: Outcome) -> None:
+    (text,) = outcomes_text([outcome])
+    assert outcome_from_text(text) == outcome
