@@ -1,9 +1,10 @@
 """Runs the unmodified daemon with injectable write failures and short timeouts.
 
 ``python launch.py FOLDER disk|plain SYNC_PERIOD run --config FILE``.  As long as there is a file ``FOLDER/always``, or once for a
-file ``FOLDER/once``, ``iptables-restore`` and ``ipset`` fail before they begin, and a transaction for nf_tables gets an additional
-message that the kernel refuses.  Each failure adds a line to ``FOLDER/failed``.  ``disk``: log and temporary files are on a file system of 128 kB
-that only the daemon sees, ``FOLDER/disk``.
+file ``FOLDER/once``, ``iptables-restore`` and ``ipset`` fail before they begin, a transaction for nf_tables gets an additional
+message that the kernel refuses, and the first of a batch of other netlink requests becomes one that it refuses.  Each failure
+adds a line to ``FOLDER/failed``.  ``disk``: log and temporary files are on a file system of 128 kB that only the daemon sees,
+``FOLDER/disk``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 import yaml
 
 from kproxy.cli import main
+from kproxy.linux.host import Netlink
 from kproxy.linux.netlink import NetlinkFlag
 from kproxy.proxy.backends.nftables.kernel.batch import BatchError, Nftables
 from kproxy.proxy.backends.nftables.kernel.messages import BatchMessage
@@ -34,7 +36,8 @@ fi
 exec {real} "$@"
 """
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000
-NO_SUCH_MESSAGE = BatchMessage(0xFF, NetlinkFlag(0), bytes(4))
+NO_SUCH_TYPE = 0xFF
+NO_SUCH_MESSAGE = BatchMessage(NO_SUCH_TYPE, NetlinkFlag(0), bytes(4))
 
 
 def wrap_tools(folder: Path) -> None:
@@ -57,6 +60,18 @@ def wrap_transactions(folder: Path) -> None:
     Nftables.commit = perhaps  # type: ignore[method-assign]
 
 
+def wrap_requests(folder: Path) -> None:
+    send_all = Netlink.send_all
+
+    def perhaps(self: Netlink, requests: Iterable[tuple[int, NetlinkFlag, bytes]]) -> list[int]:
+        sent = list(requests)
+        if sent and _fails(folder):
+            sent[0] = (NO_SUCH_TYPE, NetlinkFlag(0), bytes(4))
+        return send_all(self, sent)
+
+    Netlink.send_all = perhaps  # type: ignore[method-assign]
+
+
 def _fails(folder: Path) -> bool:
     try:
         (folder / "once").unlink()
@@ -64,7 +79,7 @@ def _fails(folder: Path) -> bool:
         if not (folder / "always").exists():
             return False
     with (folder / "failed").open("a") as failed:
-        failed.write("nf_tables\n")
+        failed.write("netlink\n")
     return True
 
 
@@ -98,5 +113,6 @@ if __name__ == "__main__":
         use_small_disk(folder)
     wrap_tools(folder)
     wrap_transactions(folder)
+    wrap_requests(folder)
     command, _, config = sys.argv[4:]
     sys.exit(main([command, "--config", str(hurry(Path(config), sys.argv[3]))]))
