@@ -40,6 +40,8 @@ HEALTH_WITHIN = 5.0
 """Timeout of ``/healthz`` in seconds; an idle machine replies in milliseconds, a guest on a busy one can stall for over one."""
 OVERDUE = 30.0
 """Seconds after which a change without any fault must have been applied."""
+POLL = 0.01
+"""Seconds between two looks at the data plane: in virtual time a loop that does not sleep stops the clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,7 @@ class Stage:
             for node, family in tuple(waiting):
                 if await self._served(node, self.pending, family):
                     waiting.discard((node, family))
+            await asyncio.sleep(POLL)
             self.bed.proxies.check()
             took = time.monotonic() - started
             assert took < within, (
