@@ -46,7 +46,7 @@ def expect(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Expectation
         return Expectation(frozenset({DROPPED}), (clause("node-port.localhost.martian-dropped"),))
     if _spoofs_node_address(node, packet):
         return Expectation(frozenset({DROPPED}), (clause("traffic.own-source-from-outside.dropped"),))
-    matched = list(_matched_ports(cluster, node, packet))
+    matched = list(matched_ports(cluster, node, packet))
     if not matched:
         return expect_unserved(cluster, node, packet)
     expectations = [_expect_at_port(cluster, node, packet, one) for one in matched]
@@ -78,7 +78,7 @@ class MatchedPort:
         return self.service_address.kind
 
 
-def _matched_ports(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Iterator[MatchedPort]:
+def matched_ports(cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Iterator[MatchedPort]:
     """Service ports that a packet is sent to: those at a Service's own address before node ports."""
     own = list(_matched_at_service_address(cluster, node, packet))
     if own or packet.destination not in _own_addresses(node, packet):

@@ -22,6 +22,7 @@ from kproxy.universes.schedule import (
     Schedule,
     TimedChange,
     TimedFault,
+    TimedFlow,
     TimedProbe,
 )
 
@@ -36,17 +37,23 @@ DELAYS = (0.001, 0.01, 0.1, 0.4)
 AFTER_A_CHANGE = (0.0, 0.002, 0.02, 0.3, 1.5, CONVERGENCE + 0.5)
 """Seconds after a change at which it is probed."""
 FINAL_PROBES = 20
+FLOWS = 5
+FLOW_PAUSES = (0.3, 1.0, 1.0)
+"""Seconds between two exchanges on a flow."""
 
 
 def draw_schedule(seed: int) -> Schedule:
-    """Schedule of a seed: Services at its beginning, then changes, faults and probes, and probes when all has settled."""
+    """Schedule of a seed: Services at its beginning, then changes, faults, probes and flows, and probes when all has settled."""
     choose = random.Random(f"universe/{seed}").choice  # noqa: S311
     family = choose(tuple(Family))
     changes = tuple(_changes(choose))
     faults = tuple(sorted(_faults(choose, changes[-1].at), key=lambda fault: fault.at))
     drawn = Schedule(seed=seed, family=family, changes=changes, faults=faults)
     probes = sorted(_probes(choose, drawn), key=lambda probe: probe.at)
-    return Schedule(seed=seed, family=family, changes=changes, faults=faults, probes=tuple(probes))
+    flows = tuple(_flows(choose, drawn))
+    return Schedule(
+        seed=seed, family=family, changes=changes, faults=faults, probes=tuple(probes), flows=flows
+    )
 
 
 def _changes(choose: Chooser) -> Iterator[TimedChange]:
@@ -92,6 +99,15 @@ def _probes(choose: Chooser, schedule: Schedule) -> Iterator[TimedProbe]:
             yield _probe(choose, schedule, round(moment + after, 6))
     for number in range(FINAL_PROBES):
         yield _probe(choose, schedule, round(schedule.end + 0.05 * number, 6))
+
+
+def _flows(choose: Chooser, schedule: Schedule) -> Iterator[TimedFlow]:
+    """Flows to Services of the beginning, from when these have settled, or from a later change on."""
+    for _ in range(FLOWS):
+        later = choose((True, False, False)) and len(schedule.changes) > 1
+        at = choose(schedule.changes[1:]).at if later else CONVERGENCE
+        sent = _probe(choose, schedule, at)
+        yield TimedFlow(at=sent.at, sender=sent.sender, to=sent.to, pause=choose(FLOW_PAUSES))
 
 
 def _probe(choose: Chooser, schedule: Schedule, at: float) -> TimedProbe:

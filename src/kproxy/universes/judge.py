@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from kproxy.conformance.binding.bind import BoundPacket, Instance
 from kproxy.conformance.case import VantageKind
+from kproxy.model import api
+from kproxy.model.network import Packet
+from kproxy.spec.established import EstablishedFlow
+from kproxy.spec.node import NodeFacts
 from kproxy.spec.oracle import expect
-from kproxy.spec.outcome import ClauseId, Delivered, Outcome, SourceIP
+from kproxy.spec.outcome import ClauseId, Delivered, Expectation, Outcome, SourceIP
 from kproxy.universes.history import ObjectHistory, TooManyStates
-from kproxy.universes.recording import SECOND, Probed, Recording, outcome_from_text, outcomes_text
-from kproxy.universes.schedule import Schedule, TimedProbe
+from kproxy.universes.recording import (
+    SECOND,
+    Exchanged,
+    Probed,
+    Recording,
+    outcome_from_text,
+    outcomes_text,
+)
+from kproxy.universes.schedule import Schedule, TimedFlow, TimedProbe
+
+Sent = TimedProbe | TimedFlow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """Probe whose outcome no state allows; ``at`` in seconds, ``since``: the earliest state that was considered."""
+    """Packet whose outcome no state allows; ``at`` in seconds, ``since``: the earliest state that was considered.
 
-    number: int
+    ``established``: it is not the first of its connection or socket.
+    """
+
     at: float
     since: float
-    probe: TimedProbe
+    sent: Sent
+    established: bool
     lawful: tuple[str, ...]
     seen: str
     clauses: tuple[ClauseId, ...]
@@ -28,7 +46,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Verdict on a universe; ``unjudged``: reasons, each with the number of probes that have it."""
+    """Verdict on a universe; ``unjudged``: reasons, each with the number of packets that have it."""
 
     judged: int
     violations: tuple[Violation, ...]
@@ -46,66 +64,120 @@ class Verdict:
 
 def judge_universe(schedule: Schedule, recording: Recording) -> Verdict:
     """Verdict on a universe's recording."""
-    history = ObjectHistory(schedule)
-    violations: list[Violation] = []
-    unjudged: dict[str, int] = {}
-    judged = 0
+    judge = _Judge(ObjectHistory(schedule))
     for probed in recording.probes():
-        try:
-            found = _violation(schedule.probes[probed.number], probed, history)
-        except (Unjudged, TooManyStates) as why:
-            unjudged[str(why)] = unjudged.get(str(why), 0) + 1
-        else:
-            judged += 1
-            violations += [found] if found else []
+        judge.judge_new(schedule.probes[probed.number], probed)
+    for number, flow in enumerate(schedule.flows):
+        judge.judge_flow(flow, recording.exchanges(number))
     failed = recording.failure
     return Verdict(
-        judged=judged,
-        violations=tuple(violations),
-        unjudged=unjudged,
+        judged=judge.judged,
+        violations=tuple(sorted(judge.violations, key=lambda violation: violation.at)),
+        unjudged=judge.unjudged,
         failure=failed.text if failed else "",
         subject_failed=bool(failed and failed.subject),
     )
 
 
 class Unjudged(Exception):
-    """Probe that cannot be judged; the message has the reason."""
+    """Packet that cannot be judged; the message has the reason."""
 
 
-def _violation(probe: TimedProbe, probed: Probed, history: ObjectHistory) -> Violation | None:
-    if probed.unclear:
-        raise Unjudged(probed.unclear)
-    instance = history.instance
-    bound = instance.bound_packet(probe.sender, probe.to)
-    begin = history.window(bound.node, probed.at / SECOND)
-    facts = history.world.facts(bound.node)
-    seen = frozenset(map(outcome_from_text, probed.outcomes))
-    lawful: set[Outcome] = set()
-    clauses: dict[ClauseId, None] = {}
-    for cluster in history.clusters(probe.to.service, begin, probed.until / SECOND):
-        expectation = expect(cluster, facts, bound.packet)
-        if seen & expectation.outcomes:
-            return None
-        lawful |= expectation.outcomes
-        clauses |= dict.fromkeys(expectation.clauses)
-    if not all(_is_answerable(instance, probe, bound, outcome) for outcome in lawful):
-        raise Unjudged("an answer could not return")
-    return Violation(
-        number=probed.number,
-        at=probed.at / SECOND,
-        since=begin,
-        probe=probe,
-        lawful=outcomes_text(lawful),
-        seen=probed.text,
-        clauses=tuple(clauses),
-    )
+@dataclass(slots=True)
+class _Judge:
+    """Verdicts up to now."""
+
+    history: ObjectHistory
+    judged: int = 0
+    violations: list[Violation] = field(default_factory=list)
+    unjudged: dict[str, int] = field(default_factory=dict)
+
+    def judge_new(self, sent: Sent, seen: Probed | Exchanged) -> None:
+        """Judge the first packet of a connection or socket, or one of a socket that has had no answer."""
+        with self._counted():
+            node, packet = self._bound(sent)
+            lawful: set[Outcome] = set()
+            clauses: dict[ClauseId, None] = {}
+            outcomes = _outcomes(seen)
+            for cluster in self._clusters(sent, seen):
+                expectation = expect(cluster, node, packet)
+                if outcomes & expectation.outcomes:
+                    return
+                lawful |= expectation.outcomes
+                clauses |= dict.fromkeys(expectation.clauses)
+            self._blame(sent, seen, Expectation(frozenset(lawful), tuple(clauses)))
+
+    def judge_flow(self, flow: TimedFlow, exchanges: Iterable[Exchanged]) -> None:
+        """Judge all exchanges of a flow."""
+        last: frozenset[Delivered] = frozenset()
+        for seen in exchanges:
+            if seen.opened or not last:
+                self.judge_new(flow, seen)
+            else:
+                self._judge_established(flow, seen, last)
+            if not seen.unclear:
+                last = frozenset(one for one in _outcomes(seen) if isinstance(one, Delivered))
+
+    def _judge_established(self, flow: TimedFlow, seen: Exchanged, last: frozenset[Delivered]) -> None:
+        with self._counted():
+            established = EstablishedFlow(*self._bound(flow), last)
+            outcomes = _outcomes(seen)
+            for cluster in self._clusters(flow, seen):
+                established.allow(cluster)
+                if established.allows(outcomes):
+                    return
+            self._blame(flow, seen, established.expectation)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        try:
+            yield
+        except (Unjudged, TooManyStates) as why:
+            self.unjudged[str(why)] = self.unjudged.get(str(why), 0) + 1
+        else:
+            self.judged += 1
+
+    def _bound(self, sent: Sent) -> tuple[NodeFacts, Packet]:
+        bound = self.history.instance.bound_packet(sent.sender, sent.to)
+        return self.history.world.facts(bound.node), bound.packet
+
+    def _since(self, sent: Sent, seen: Probed | Exchanged) -> float:
+        node = self.history.instance.bound_packet(sent.sender, sent.to).node
+        return self.history.window(node, seen.at / SECOND)
+
+    def _clusters(self, sent: Sent, seen: Probed | Exchanged) -> Iterator[api.Cluster]:
+        return self.history.clusters(sent.to.service, self._since(sent, seen), seen.until / SECOND)
+
+    def _blame(self, sent: Sent, seen: Probed | Exchanged, lawful: Expectation) -> None:
+        instance = self.history.instance
+        bound = instance.bound_packet(sent.sender, sent.to)
+        if not all(_is_answerable(instance, sent, bound, outcome) for outcome in lawful.outcomes):
+            raise Unjudged("an answer could not return")
+        self.violations.append(
+            Violation(
+                at=seen.at / SECOND,
+                since=self._since(sent, seen),
+                sent=sent,
+                established=isinstance(seen, Exchanged) and not seen.opened,
+                lawful=outcomes_text(lawful.outcomes),
+                seen=seen.text,
+                clauses=lawful.clauses,
+            )
+        )
 
 
-def _is_answerable(instance: Instance, probe: TimedProbe, bound: BoundPacket, outcome: Outcome) -> bool:
+def _outcomes(seen: Probed | Exchanged) -> frozenset[Outcome]:
+    """Outcomes that an observation is consistent with. Raises `Unjudged`."""
+    if seen.unclear:
+        raise Unjudged(seen.unclear)
+    return frozenset(map(outcome_from_text, seen.outcomes))
+
+
+def _is_answerable(instance: Instance, sent: Sent, bound: BoundPacket, outcome: Outcome) -> bool:
     """True if the sender can get an answer: an endpoint elsewhere that sees its address answers past the judging node."""
     if not isinstance(outcome, Delivered) or outcome.source is SourceIP.MASQUERADED:
         return True
-    if probe.sender.kind in {VantageKind.POD, VantageKind.HOST} and probe.sender.node == bound.node:
+    if sent.sender.kind in {VantageKind.POD, VantageKind.HOST} and sent.sender.node == bound.node:
         return True
     topology, family = instance.topology, instance.family
     here = {topology.pod_address[name][family] for name in topology.pods[bound.node]}

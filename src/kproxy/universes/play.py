@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kproxy.conformance.binding.bind import Instance
 from kproxy.conformance.binding.world import World
-from kproxy.conformance.case import DEFAULT, Probe
+from kproxy.conformance.case import DEFAULT, Probe, Send
 from kproxy.conformance.subjects.subject import Subject
 from kproxy.conformance.testbed import HarnessError, SubjectFailed
 from kproxy.conformance.testbeds.netns import NetnsTestbed
@@ -28,9 +28,12 @@ from kproxy.lab.lab import Lab, open_lab
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.processes import Xtables
 from kproxy.lab.topology import NODES
+from kproxy.model.network import Protocol
+from kproxy.spec.outcome import Delivered
 from kproxy.universes.recording import (
     SECOND,
     Changed,
+    Exchanged,
     Failed,
     FaultBegan,
     FaultEnded,
@@ -40,7 +43,7 @@ from kproxy.universes.recording import (
     encode_line,
     outcomes_text,
 )
-from kproxy.universes.schedule import FaultKind, Schedule, TimedFault, TimedProbe
+from kproxy.universes.schedule import FaultKind, Schedule, TimedFault, TimedFlow, TimedProbe
 
 PATIENCE = 0.9
 """Seconds to wait for an answer: less than until TCP sends its first packet again."""
@@ -75,10 +78,12 @@ class Universe:
         self.began = time.monotonic_ns()
         faults = enumerate(self.schedule.faults)
         probes = enumerate(self.schedule.probes)
+        flows = enumerate(self.schedule.flows)
         await asyncio.gather(
             self._make_changes(),
             *(self._at(fault.at, self._have(number, fault)) for number, fault in faults),
             *(self._at(probe.at, self._probe(number, probe)) for number, probe in probes),
+            *(self._at(flow.at, self._hold(number, flow)) for number, flow in flows),
         )
         self.proxies.check()
 
@@ -106,6 +111,47 @@ class Universe:
         else:
             outcomes = outcomes_text(seen.outcomes)
             self.write(Probed(at=begin, until=self.now, number=number, outcomes=outcomes, text=seen.text))
+
+    async def _hold(self, number: int, flow: TimedFlow) -> None:
+        """Exchange on a flow until the end, and open it again where it has ended."""
+        opened = False
+        while self.now < self.schedule.end * SECOND:
+            opened = await self._exchange(number, flow, opened=opened)
+            await asyncio.sleep(flow.pause)
+
+    async def _exchange(self, number: int, flow: TimedFlow, *, opened: bool) -> bool:
+        """Exchange on a flow, opened or to be opened; returns if it is still of use.
+
+        A connection is as long as it is answered, a socket for datagrams until its own kernel reports an error.
+        """
+        step, begin = flow.open_step(number), self.now
+        try:
+            if opened:
+                seen = await self.testbed.send_on_flow(
+                    self.instance, Send(flow=step.flow, expect=frozenset())
+                )
+            else:
+                seen = await self.testbed.open_flow(self.instance, step)
+        except HarnessError as reason:
+            self.write(
+                Exchanged(at=begin, until=self.now, number=number, opened=not opened, unclear=str(reason))
+            )
+            return False
+        outcomes = outcomes_text(seen.outcomes)
+        self.write(
+            Exchanged(
+                at=begin,
+                until=self.now,
+                number=number,
+                opened=not opened,
+                outcomes=outcomes,
+                text=seen.text,
+            )
+        )
+        datagrams = self.instance.destination(flow.to)[2] is Protocol.UDP
+        if datagrams:
+            return bool(seen.outcomes)
+        return any(isinstance(outcome, Delivered) for outcome in seen.outcomes)
 
     # ------------------------------------------------------------------ faults
 

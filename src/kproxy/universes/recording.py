@@ -51,6 +51,18 @@ class Probed(msgspec.Struct, frozen=True, kw_only=True, tag="probe"):
     unclear: str = ""
 
 
+class Exchanged(msgspec.Struct, frozen=True, kw_only=True, tag="exchange"):
+    """Exchange on flow ``number`` of the schedule; ``opened``: its first, or its first since it ended; else as `Probed`."""
+
+    at: int
+    until: int
+    number: int
+    opened: bool
+    outcomes: tuple[str, ...] = ()
+    text: str = ""
+    unclear: str = ""
+
+
 class LogEnded(msgspec.Struct, frozen=True, kw_only=True, tag="log"):
     """All that a node's proxy has logged."""
 
@@ -67,7 +79,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     text: str
 
 
-Line = Changed | FaultBegan | FaultEnded | Probed | LogEnded | Failed
+Line = Changed | FaultBegan | FaultEnded | Probed | Exchanged | LogEnded | Failed
 _DECODER = msgspec.json.Decoder(Line)
 
 
@@ -85,6 +97,10 @@ class Recording:
     def probes(self) -> Iterator[Probed]:
         """Results of its probes."""
         return (line for line in self.lines if isinstance(line, Probed))
+
+    def exchanges(self, number: int) -> Iterator[Exchanged]:
+        """Exchanges on a flow."""
+        return (line for line in self.lines if isinstance(line, Exchanged) and line.number == number)
 
     def log(self, node: str) -> str:
         """All that a node's proxy has logged."""

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from kproxy.conformance.case import Apply, Case, Delete, Probe, SetZone, Target, Vantage
+from kproxy.conformance.case import Apply, Case, Delete, Open, Probe, SetZone, Target, Vantage
 from kproxy.model.network import Family
 
 CONVERGENCE = 5.0
@@ -95,6 +95,23 @@ class TimedProbe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimedFlow:
+    """Connection, or UDP socket that keeps its port, from a time until the end, with an exchange every ``pause`` seconds.
+
+    A connection that ends is opened again.
+    """
+
+    at: float
+    sender: Vantage
+    to: Target
+    pause: float
+
+    def open_step(self, number: int) -> Open:
+        """Step that opens it, as the flow of that number."""
+        return Open(flow=f"flow-{number}", sender=self.sender, to=self.to, expect=frozenset())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """All that happens in a universe, each kind in the order of time."""
 
@@ -103,6 +120,7 @@ class Schedule:
     changes: tuple[TimedChange, ...]
     faults: tuple[TimedFault, ...] = ()
     probes: tuple[TimedProbe, ...] = ()
+    flows: tuple[TimedFlow, ...] = ()
 
     @property
     def case(self) -> Case:
@@ -114,6 +132,7 @@ class Schedule:
             steps=(
                 *(change.step for change in self.changes),
                 *(Probe(sender=probe.sender, to=probe.to, expect=frozenset()) for probe in self.probes),
+                *(flow.open_step(number) for number, flow in enumerate(self.flows)),
             ),
             families=(self.family,),
         )

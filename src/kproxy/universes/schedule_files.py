@@ -12,12 +12,22 @@ from kproxy.conformance.binding.bind import InvalidCase
 from kproxy.conformance.generate.case_files import CASE_NAMES, NotAllowed, parse_value
 from kproxy.conformance.generate.case_source import code_of
 from kproxy.universes.history import ObjectHistory
-from kproxy.universes.schedule import FaultKind, Schedule, TimedChange, TimedFault, TimedProbe
+from kproxy.universes.schedule import (
+    FaultKind,
+    Schedule,
+    TimedChange,
+    TimedFault,
+    TimedFlow,
+    TimedProbe,
+)
 
 _NAMES: Mapping[str, Any] = MappingProxyType(
     {
         **CASE_NAMES,
-        **{kind.__name__: kind for kind in (FaultKind, Schedule, TimedChange, TimedFault, TimedProbe)},
+        **{
+            kind.__name__: kind
+            for kind in (FaultKind, Schedule, TimedChange, TimedFault, TimedFlow, TimedProbe)
+        },
     }
 )
 
@@ -26,7 +36,7 @@ _HEAD = '''\
 
 from kproxy.conformance.case import *  # noqa: F403
 from kproxy.model.network import Family, Protocol
-from kproxy.universes.schedule import FaultKind, Schedule, TimedChange, TimedFault, TimedProbe
+from kproxy.universes.schedule import FaultKind, Schedule, TimedChange, TimedFault, TimedFlow, TimedProbe
 
 SCHEDULE = {schedule}
 '''
@@ -39,7 +49,7 @@ class InvalidSchedule(Exception):
 def schedule_source(schedule: Schedule, about: str) -> str:
     """Text of a schedule's file, a line for each thing that happens."""
     lines = [f"    seed={schedule.seed},", f"    family={code_of(schedule.family)},"]
-    for name in ("changes", "faults", "probes"):
+    for name in ("changes", "faults", "probes", "flows"):
         inside = [f"        {code_of(one)}," for one in getattr(schedule, name)]
         lines += [f"    {name}=(", *inside, "    ),"] if inside else []
     return _HEAD.format(about=about, schedule="\n".join(["Schedule(", *lines, ")"]))
@@ -79,5 +89,7 @@ def check_schedule(schedule: Schedule) -> None:
         history = ObjectHistory(schedule)
         for probe in schedule.probes:
             history.instance.bound_packet(probe.sender, probe.to)
+        for flow in schedule.flows:
+            history.instance.bound_packet(flow.sender, flow.to)
     except (InvalidCase, KeyError, IndexError, ValueError) as reason:
         raise InvalidSchedule(f"this schedule cannot be played: {reason}") from reason

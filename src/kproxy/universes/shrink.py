@@ -42,14 +42,16 @@ def _starts(schedule: Schedule, verdict: Verdict) -> Iterator[Schedule]:
     """Schedules up to the first violation: with its probe alone, and with all before it."""
     if not verdict.violations:
         return
-    probe = verdict.violations[0].probe
+    first = verdict.violations[0]
     until = replace(
         schedule,
-        changes=tuple(change for change in schedule.changes if change.at <= probe.at),
-        faults=tuple(fault for fault in schedule.faults if fault.at <= probe.at),
+        changes=tuple(change for change in schedule.changes if change.at <= first.at),
+        faults=tuple(fault for fault in schedule.faults if fault.at <= first.at),
     )
-    yield replace(until, probes=(probe,))
-    yield replace(until, probes=tuple(one for one in schedule.probes if one.at <= probe.at))
+    probes = tuple(probe for probe in schedule.probes if probe is first.sent)
+    flows = tuple(flow for flow in schedule.flows if flow is first.sent)
+    yield replace(until, probes=probes, flows=flows)
+    yield replace(until, probes=tuple(one for one in schedule.probes if one.at <= first.at))
 
 
 def simpler_schedules(schedule: Schedule) -> Iterator[Schedule]:

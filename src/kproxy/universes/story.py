@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kproxy.conformance.case.descriptions import describe_step
+from kproxy.conformance.case.descriptions import describe_step, describe_target
 from kproxy.universes.judge import Verdict, Violation
 from kproxy.universes.recording import SECOND, Changed, FaultBegan, FaultEnded, Recording
 from kproxy.universes.schedule import Schedule
@@ -18,7 +18,9 @@ def story_lines(schedule: Schedule, recording: Recording, verdict: Verdict) -> I
         yield f"  {verdict.failure}"
     for violation in verdict.violations[:MOST_VIOLATIONS]:
         yield from _before(schedule, recording, violation)
-        yield f"  {violation.at:10.6f} s  {violation.probe.sender} -> {violation.probe.to}"
+        again = ", as before" if violation.established else ""
+        sent = violation.sent
+        yield f"  {violation.at:10.6f} s  {sent.sender} to {describe_target(sent.to)}{again}"
         yield f"      lawful:  {' or '.join(violation.lawful)}"
         yield f"      seen:    {violation.seen}"
         yield f"      clauses: {', '.join(violation.clauses)}"
