@@ -16,6 +16,7 @@ from tests.mutants import (
     external_ip,
     external_policy,
     health,
+    histories,
     icmp,
     internal_policy,
     ipvs,
@@ -61,4 +62,4 @@ MUTANTS = (
 )
 """In the order of topics."""
 
-BY_NAME = {wrong.name: wrong for wrong in (NONE, *MUTANTS)}
+BY_NAME = {wrong.name: wrong for wrong in (NONE, *MUTANTS, *histories.MUTANTS)}

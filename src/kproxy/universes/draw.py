@@ -17,8 +17,10 @@ from kproxy.lab.topology import NODES
 from kproxy.model.network import Family
 from kproxy.universes.schedule import (
     CONVERGENCE,
+    OF_MACHINE,
     OF_NODE,
     FaultKind,
+    Resource,
     Schedule,
     TimedChange,
     TimedFault,
@@ -30,10 +32,16 @@ SERVICES = ("web", "api", "dns")
 PAUSES = (0.0, 0.0, 0.001, 0.01, 0.1, 0.1, 0.5, 1.0, 3.0, 8.0)
 """Seconds between two changes: bursts, changes within a sync, and changes that have settled."""
 ZONES = ("zone-a", "zone-b", "")
-LENGTHS = (0.2, 1.0, 4.0, 12.0)
+LENGTHS = (0.2, 1.0, 4.0, 12.0, 12.0, 40.0)
 """Seconds that a fault lasts."""
 DELAYS = (0.001, 0.01, 0.1, 0.4)
 """Seconds that a slow write, or event, takes."""
+FAULTS = (*FaultKind, FaultKind.WRITES_SLOW, FaultKind.WRITES_SLOW, FaultKind.WRITES_REFUSED)
+"""Faults to choose from: since computing takes no time, slow writes alone give a sync its width."""
+SLOWED = frozenset({FaultKind.WRITES_SLOW, FaultKind.EVENTS_TRICKLE, FaultKind.LISTS_CUT})
+STEPS = (-86400.0, -3.0, 3.0, 86400.0)
+"""Seconds by which the wall clock is wrong."""
+RESOURCES = (None, None, *Resource)
 AFTER_A_CHANGE = (0.0, 0.002, 0.02, 0.3, 1.5, CONVERGENCE + 0.5)
 """Seconds after a change at which it is probed."""
 FINAL_PROBES = 20
@@ -79,17 +87,29 @@ def _change(choose: Chooser, services: dict[str, CaseService]) -> Apply | Delete
 
 
 def _faults(choose: Chooser, end: float) -> Iterator[TimedFault]:
-    """Faults, of which those of one node, or of the API server, do not overlap."""
+    """Faults, of which those of one node, or of the API server and the machine, do not overlap."""
     free = {"": CONVERGENCE, **dict.fromkeys(NODES, CONVERGENCE)}
-    for _ in range(choose((0, 1, 1, 2, 3))):
-        kind = choose(tuple(FaultKind))
+    for _ in range(choose((0, 1, 2, 3, 4))):
+        kind = choose(FAULTS)
         node = choose(NODES) if kind in OF_NODE else ""
         at = free[node] + choose(PAUSES)
         seconds = choose(LENGTHS)
         free[node] = at + seconds + 1.0
         if at <= end:
-            pause = choose(DELAYS) if kind in {FaultKind.WRITES_SLOW, FaultKind.EVENTS_TRICKLE} else 0.0
-            yield TimedFault(at=round(at, 6), seconds=seconds, kind=kind, node=node, pause=pause)
+            yield TimedFault(
+                at=round(at, 6),
+                seconds=seconds,
+                kind=kind,
+                node=node,
+                pause=_pause(choose, kind),
+                resource=None if node or kind in OF_MACHINE else choose(RESOURCES),
+            )
+
+
+def _pause(choose: Chooser, kind: FaultKind) -> float:
+    if kind is FaultKind.CLOCK_STEPS:
+        return choose(STEPS)
+    return choose(DELAYS) if kind in SLOWED else 0.0
 
 
 def _probes(choose: Chooser, schedule: Schedule) -> Iterator[TimedProbe]:

@@ -13,11 +13,11 @@ from kproxy.model.network import Packet
 from kproxy.spec.established import EstablishedFlow
 from kproxy.spec.node import NodeFacts
 from kproxy.spec.oracle import expect
-from kproxy.spec.outcome import ClauseId, Delivered, Expectation, Outcome, SourceIP
+from kproxy.spec.outcome import ClauseId, Delivered, Expectation, Failure, Outcome, SourceIP
 from kproxy.universes.history import ObjectHistory, TooManyStates
 from kproxy.universes.recording import (
     SECOND,
-    Exchanged,
+    FlowExchanged,
     Probed,
     Recording,
     outcome_from_text,
@@ -92,8 +92,12 @@ class _Judge:
     violations: list[Violation] = field(default_factory=list)
     unjudged: dict[str, int] = field(default_factory=dict)
 
-    def judge_new(self, sent: Sent, seen: Probed | Exchanged) -> None:
-        """Judge the first packet of a connection or socket, or one of a socket that has had no answer."""
+    def judge_new(self, sent: Sent, seen: Probed | FlowExchanged) -> None:
+        """Judge the first packet of a connection or socket, or one of a socket that has had no answer.
+
+        What such a socket sent while there was no Service has a connection tracking entry until the proxy removes it. IPVS
+        serves the packet in spite of that entry, and the entry misleads the answer: until it must be gone this is lawful.
+        """
         with self._counted():
             node, packet = self._bound(sent)
             lawful: set[Outcome] = set()
@@ -105,9 +109,11 @@ class _Judge:
                     return
                 lawful |= expectation.outcomes
                 clauses |= dict.fromkeys(expectation.clauses)
+            if _sent_before(seen) and not outcomes and Failure.UNTOUCHED in lawful:
+                return
             self._blame(sent, seen, Expectation(frozenset(lawful), tuple(clauses)))
 
-    def judge_flow(self, flow: TimedFlow, exchanges: Iterable[Exchanged]) -> None:
+    def judge_flow(self, flow: TimedFlow, exchanges: Iterable[FlowExchanged]) -> None:
         """Judge all exchanges of a flow."""
         last: frozenset[Delivered] = frozenset()
         for seen in exchanges:
@@ -118,7 +124,7 @@ class _Judge:
             if not seen.unclear:
                 last = frozenset(one for one in _outcomes(seen) if isinstance(one, Delivered))
 
-    def _judge_established(self, flow: TimedFlow, seen: Exchanged, last: frozenset[Delivered]) -> None:
+    def _judge_established(self, flow: TimedFlow, seen: FlowExchanged, last: frozenset[Delivered]) -> None:
         with self._counted():
             established = EstablishedFlow(*self._bound(flow), last)
             outcomes = _outcomes(seen)
@@ -141,14 +147,14 @@ class _Judge:
         bound = self.history.instance.bound_packet(sent.sender, sent.to)
         return self.history.world.facts(bound.node), bound.packet
 
-    def _since(self, sent: Sent, seen: Probed | Exchanged) -> float:
+    def _since(self, sent: Sent, seen: Probed | FlowExchanged) -> float:
         node = self.history.instance.bound_packet(sent.sender, sent.to).node
         return self.history.window(node, seen.at / SECOND)
 
-    def _clusters(self, sent: Sent, seen: Probed | Exchanged) -> Iterator[api.Cluster]:
+    def _clusters(self, sent: Sent, seen: Probed | FlowExchanged) -> Iterator[api.Cluster]:
         return self.history.clusters(sent.to.service, self._since(sent, seen), seen.until / SECOND)
 
-    def _blame(self, sent: Sent, seen: Probed | Exchanged, lawful: Expectation) -> None:
+    def _blame(self, sent: Sent, seen: Probed | FlowExchanged, lawful: Expectation) -> None:
         instance = self.history.instance
         bound = instance.bound_packet(sent.sender, sent.to)
         if not all(_is_answerable(instance, sent, bound, outcome) for outcome in lawful.outcomes):
@@ -158,7 +164,7 @@ class _Judge:
                 at=seen.at / SECOND,
                 since=self._since(sent, seen),
                 sent=sent,
-                established=isinstance(seen, Exchanged) and not seen.opened,
+                established=_sent_before(seen),
                 lawful=outcomes_text(lawful.outcomes),
                 seen=seen.text,
                 clauses=lawful.clauses,
@@ -166,7 +172,11 @@ class _Judge:
         )
 
 
-def _outcomes(seen: Probed | Exchanged) -> frozenset[Outcome]:
+def _sent_before(seen: Probed | FlowExchanged) -> bool:
+    return isinstance(seen, FlowExchanged) and not seen.opened
+
+
+def _outcomes(seen: Probed | FlowExchanged) -> frozenset[Outcome]:
     """Outcomes that an observation is consistent with. Raises `Unjudged`."""
     if seen.unclear:
         raise Unjudged(seen.unclear)

@@ -6,6 +6,7 @@ Here and nowhere else does a universe touch the kernel. It judges nothing.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import sys
 import time
@@ -23,6 +24,7 @@ from kproxy.conformance.testbeds.netns import NetnsTestbed
 from kproxy.conformance.testbeds.proxies import Proxies
 from kproxy.lab.apiserver import ApiServer
 from kproxy.lab.apiserver.faults import Refuse, SlowStream, StallRequests
+from kproxy.lab.apiserver.resources import ALL_KINDS, ResourceKind
 from kproxy.lab.apiserver.routes import Verb
 from kproxy.lab.lab import Lab, open_lab
 from kproxy.lab.namespaces import LabError
@@ -33,10 +35,10 @@ from kproxy.spec.outcome import Delivered
 from kproxy.universes.recording import (
     SECOND,
     Changed,
-    Exchanged,
     Failed,
     FaultBegan,
     FaultEnded,
+    FlowExchanged,
     Line,
     LogEnded,
     Probed,
@@ -48,6 +50,7 @@ from kproxy.universes.schedule import FaultKind, Schedule, TimedFault, TimedFlow
 PATIENCE = 0.9
 """Seconds to wait for an answer: less than until TCP sends its first packet again."""
 _FOLDER = Path("/dev/shm/universe")  # noqa: S108 (a guest's own)
+_XTABLES_LOCK = Path("/run/xtables.lock")
 _READS = frozenset({Verb.LIST, Verb.WATCH})
 
 
@@ -134,12 +137,12 @@ class Universe:
                 seen = await self.testbed.open_flow(self.instance, step)
         except HarnessError as reason:
             self.write(
-                Exchanged(at=begin, until=self.now, number=number, opened=not opened, unclear=str(reason))
+                FlowExchanged(at=begin, until=self.now, number=number, opened=not opened, unclear=str(reason))
             )
             return False
         outcomes = outcomes_text(seen.outcomes)
         self.write(
-            Exchanged(
+            FlowExchanged(
                 at=begin,
                 until=self.now,
                 number=number,
@@ -182,32 +185,68 @@ class Universe:
                 yield
                 await self.proxies.take_writes(fault.node)
             case _:
-                with self._fault_of_the_server(fault):
+                with self._shared_fault(fault):
                     yield
 
-    def _fault_of_the_server(self, fault: TimedFault) -> AbstractContextManager[None]:
-        faults = self.server.faults
+    def _shared_fault(self, fault: TimedFault) -> AbstractContextManager[None]:
+        faults, kinds = self.server.faults, _kinds(fault)
         match fault.kind:
+            case FaultKind.XTABLES_LOCKED:
+                return xtables_lock()
+            case FaultKind.CLOCK_STEPS:
+                return clock_set_forward(fault.pause)
             case FaultKind.WATCHES_STALL:
-                return faults.during(StallRequests(verbs=frozenset({Verb.WATCH})))
+                return faults.during(StallRequests(verbs=frozenset({Verb.WATCH}), kinds=kinds))
             case FaultKind.EVENTS_TRICKLE:
-                return faults.during(SlowStream(seconds=fault.pause))
+                return faults.during(SlowStream(seconds=fault.pause, kinds=kinds))
             case FaultKind.LISTS_STALL:
-                self.server.drop_watches(reset=True)
-                return faults.during(StallRequests())
+                self.server.drop_watches(kinds, reset=True)
+                return faults.during(StallRequests(kinds=kinds))
             case FaultKind.WATCHES_RESET:
-                self.server.drop_watches(reset=True)
+                self.server.drop_watches(kinds, reset=True)
                 return nullcontext()
+            case FaultKind.LISTS_CUT:
+                return self._cut_lists(kinds, fault.pause)
             case _:
-                self.server.drop_watches(reset=True)
-                return self._without_reads(forget=fault.kind is FaultKind.HISTORY_GONE)
+                self.server.drop_watches(kinds, reset=True)
+                return self._without_reads(kinds, forget=fault.kind is FaultKind.HISTORY_GONE)
 
     @contextmanager
-    def _without_reads(self, *, forget: bool) -> Iterator[None]:
-        with self.server.faults.during(Refuse(verbs=_READS)):
+    def _without_reads(self, kinds: frozenset[ResourceKind], *, forget: bool) -> Iterator[None]:
+        with self.server.faults.during(Refuse(verbs=_READS, kinds=kinds)):
             yield
             if forget:
                 self.server.store.compact()
+
+    @contextmanager
+    def _cut_lists(self, kinds: frozenset[ResourceKind], pause: float) -> Iterator[None]:
+        self.server.drop_watches(kinds, reset=True)
+        self.server.store.compact()
+        with self.server.faults.during(SlowStream(seconds=pause, kinds=kinds)):
+            yield
+            self.server.drop_watches(kinds, reset=True)
+
+
+def _kinds(fault: TimedFault) -> frozenset[ResourceKind]:
+    return ALL_KINDS if fault.resource is None else frozenset({ResourceKind(fault.resource.value)})
+
+
+@contextmanager
+def xtables_lock() -> Iterator[None]:
+    """Lock that every iptables tool takes before it writes (iptables-legacy alone reads the file)."""
+    with _XTABLES_LOCK.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def clock_set_forward(seconds: float) -> Iterator[None]:
+    """Wall clock of the guest that is so many seconds ahead, back afterwards."""
+    time.clock_settime(time.CLOCK_REALTIME, time.time() + seconds)
+    try:
+        yield
+    finally:
+        time.clock_settime(time.CLOCK_REALTIME, time.time() - seconds)
 
 
 async def play_schedule(schedule: Schedule, subject: Subject, mode: str, variant: Xtables) -> int:

@@ -51,7 +51,7 @@ class Probed(msgspec.Struct, frozen=True, kw_only=True, tag="probe"):
     unclear: str = ""
 
 
-class Exchanged(msgspec.Struct, frozen=True, kw_only=True, tag="exchange"):
+class FlowExchanged(msgspec.Struct, frozen=True, kw_only=True, tag="exchange"):
     """Exchange on flow ``number`` of the schedule; ``opened``: its first, or its first since it ended; else as `Probed`."""
 
     at: int
@@ -79,7 +79,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     text: str
 
 
-Line = Changed | FaultBegan | FaultEnded | Probed | Exchanged | LogEnded | Failed
+Line = Changed | FaultBegan | FaultEnded | Probed | FlowExchanged | LogEnded | Failed
 _DECODER = msgspec.json.Decoder(Line)
 
 
@@ -98,9 +98,9 @@ class Recording:
         """Results of its probes."""
         return (line for line in self.lines if isinstance(line, Probed))
 
-    def exchanges(self, number: int) -> Iterator[Exchanged]:
+    def exchanges(self, number: int) -> Iterator[FlowExchanged]:
         """Exchanges on a flow."""
-        return (line for line in self.lines if isinstance(line, Exchanged) and line.number == number)
+        return (line for line in self.lines if isinstance(line, FlowExchanged) and line.number == number)
 
     def log(self, node: str) -> str:
         """All that a node's proxy has logged."""

@@ -22,11 +22,27 @@ class FaultKind(enum.Enum):
     EVENTS_TRICKLE = "watches deliver one event at a time, with pauses"
     WATCHES_RESET = "all watches are reset at once"
     HISTORY_GONE = "all watches are reset while nothing can be read, and older versions are gone (410)"
+    LISTS_CUT = (
+        "older versions are gone (410), and new lists come one object at a time and are cut at the end"
+    )
     PROXY_KILLED = "the proxy is killed, and started again at the end"
     PROXY_STOPPED = "the proxy is stopped (SIGSTOP), and continued at the end"
     WRITES_REFUSED = "the kernel refuses the proxy's writes (ENOBUFS)"
     WRITES_SLOW = "each write of the proxy to the kernel takes a while"
+    XTABLES_LOCKED = "another program holds the lock of iptables"
+    CLOCK_STEPS = "the wall clock is set to another time, and back at the end"
 
+
+class Resource(enum.Enum):
+    """Resource that a fault of the API server concerns; the value is the objects' ``kind``."""
+
+    SERVICES = "Service"
+    ENDPOINT_SLICES = "EndpointSlice"
+    NODES = "Node"
+
+
+OF_MACHINE = frozenset({FaultKind.XTABLES_LOCKED, FaultKind.CLOCK_STEPS})
+"""Faults that all nodes have at once, since they share the guest's clock and lock."""
 
 OF_NODE = frozenset(
     {
@@ -36,13 +52,15 @@ OF_NODE = frozenset(
         FaultKind.WRITES_SLOW,
     }
 )
-"""Faults that one node has; the others are the API server's."""
+"""Faults that one node has; all others are the API server's."""
 
 RECOVERY: Mapping[FaultKind, float] = {
     **dict.fromkeys(FaultKind, 65.0),
     FaultKind.PROXY_KILLED: CONVERGENCE,
     FaultKind.PROXY_STOPPED: CONVERGENCE,
     FaultKind.WRITES_SLOW: CONVERGENCE,
+    FaultKind.CLOCK_STEPS: CONVERGENCE,
+    FaultKind.XTABLES_LOCKED: 30.0 + CONVERGENCE,
     FaultKind.WRITES_REFUSED: 30.0 + CONVERGENCE,
 }
 """Seconds after a fault's end within which everything must be in effect.
@@ -62,13 +80,18 @@ class TimedChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedFault:
-    """Fault; ``node``: the one that has it, empty for the API server's; ``pause``: seconds of each write or event."""
+    """Fault; ``node``: the one that has it, empty for the API server's and the machine's.
+
+    ``pause``: seconds of each write or event, or of the clock's step; ``resource``: the only one that a fault of the API server
+    concerns, None for all.
+    """
 
     at: float
     seconds: float
     kind: FaultKind
     node: str = ""
     pause: float = 0.0
+    resource: Resource | None = None
 
     @property
     def end(self) -> float:

@@ -14,6 +14,7 @@ from kproxy.conformance.generate.case_source import code_of
 from kproxy.universes.history import ObjectHistory
 from kproxy.universes.schedule import (
     FaultKind,
+    Resource,
     Schedule,
     TimedChange,
     TimedFault,
@@ -26,7 +27,7 @@ _NAMES: Mapping[str, Any] = MappingProxyType(
         **CASE_NAMES,
         **{
             kind.__name__: kind
-            for kind in (FaultKind, Schedule, TimedChange, TimedFault, TimedFlow, TimedProbe)
+            for kind in (FaultKind, Resource, Schedule, TimedChange, TimedFault, TimedFlow, TimedProbe)
         },
     }
 )
@@ -36,7 +37,7 @@ _HEAD = '''\
 
 from kproxy.conformance.case import *  # noqa: F403
 from kproxy.model.network import Family, Protocol
-from kproxy.universes.schedule import FaultKind, Schedule, TimedChange, TimedFault, TimedFlow, TimedProbe
+from kproxy.universes.schedule import FaultKind, Resource, Schedule, TimedChange, TimedFault, TimedFlow, TimedProbe
 
 SCHEDULE = {schedule}
 '''

@@ -40,7 +40,8 @@ def _before(schedule: Schedule, recording: Recording, violation: Violation) -> I
             case FaultBegan(number=number):
                 fault = schedule.faults[number]
                 where = f"node {fault.node}: " if fault.node else ""
-                yield f"  {at:10.6f} s  {where}{fault.kind.value}"
+                which = f" ({fault.resource.value} only)" if fault.resource else ""
+                yield f"  {at:10.6f} s  {where}{fault.kind.value}{which}"
             case FaultEnded(number=number):
                 yield f"  {at:10.6f} s  end of: {schedule.faults[number].kind.value}"
             case _:

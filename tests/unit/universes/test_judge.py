@@ -69,7 +69,7 @@ def test_what_some_state_of_the_window_allows_is_lawful() -> None:
 )
 def test_the_future_a_third_answer_and_the_past_are_not(outcomes: tuple[Outcome, ...], number: int) -> None:
     found = verdict(*outcomes)
-    assert [one.number for one in found.violations] == [number]
+    assert [one.sent for one in found.violations] == [SCHEDULE.probes[number]]
     assert "cluster-ip.reaches-ready-endpoint" in found.violations[0].clauses
     lines = list(story_lines(SCHEDULE, Recording((Changed(at=20 * SECOND, number=1),)), found))
     assert any("lawful:" in line for line in lines)

@@ -15,7 +15,7 @@ from kproxy.universes.shrink import shrink_schedule
 
 def failed(schedule: Schedule, number: int) -> Verdict:
     probe = schedule.probes[number]
-    found = Violation(number=number, at=probe.at, since=0.0, probe=probe, lawful=(), seen="", clauses=())
+    found = Violation(at=probe.at, since=0.0, sent=probe, established=False, lawful=(), seen="", clauses=())
     return Verdict(judged=1, violations=(found,), unjudged={})
 
 
@@ -33,7 +33,7 @@ def test_what_does_not_matter_goes(seed: int) -> None:
         return None
 
     small = shrink_schedule(schedule, failed(schedule, len(schedule.probes) - 1), first_failing)
-    assert (small.probes, small.faults) == ((probe,), ())
+    assert (small.probes, small.faults, small.flows) == ((probe,), (), ())
     (change,) = small.changes
     assert isinstance(change.step, Apply)
     (service,) = change.step.services

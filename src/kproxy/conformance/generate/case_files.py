@@ -192,10 +192,10 @@ def parse_value(node: ast.expr, names: Mapping[str, Any] = CASE_NAMES) -> Any:  
     match node:
         case ast.Constant(value=value):
             return value
-        case ast.Tuple(elts=parts):
-            return tuple(map(value_of, parts))
-        case ast.Set(elts=parts):
-            return set(map(value_of, parts))
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+            return -value
+        case ast.Tuple(elts=parts) | ast.Set(elts=parts):
+            return (tuple if isinstance(node, ast.Tuple) else set)(map(value_of, parts))
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
             return value_of(left) | value_of(right)
         case ast.Name(id=name) if _current(name) in names:

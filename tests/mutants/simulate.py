@@ -1,0 +1,120 @@
+"""``python -m tests.mutants.simulate``: each mutant of `tests.mutants.histories` must be found by universes.
+
+Seeds are played in order until one is unlawful, at most ``--seeds``. First the control: the same subject without a defect must be
+lawful in the first seeds of each mode. Exit status: 0 at most `MISSED` of the table are missed, 1 more are, 2 the control
+failed or a universe broke.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kproxy.lab.kernels.uml import UmlKernel
+from kproxy.lab.namespaces import LabError
+from kproxy.universes.draw import draw_schedule
+from kproxy.universes.judge import Verdict, Violation, judge_universe
+from kproxy.universes.launch import find_kernel, run_universes
+from tests.mutants.histories import MUTANTS
+from tests.mutants.mutant import Mutant
+
+FOUND, SURVIVED, CANNOT_RUN = 0, 1, 2
+MISSED = 1
+"""Mutants that may be missed."""
+CONTROLS = 8
+"""Seeds of the control in each mode."""
+SUBJECT = Path(__file__).with_name("kproxy-mutant.toml")
+
+
+class BrokenUniverse(Exception):
+    """Universe that could not be judged; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Result of a search: the seed that was unlawful, None for none."""
+
+    mutant: Mutant
+    seed: int | None
+    seconds: float
+    text: str
+
+    def __str__(self) -> str:
+        where = f"seed {self.seed}" if self.seed is not None else "NOT FOUND"
+        return f"{self.mutant.name:42} {self.mutant.mode:9} {where:10} {self.seconds:6.1f} s  {self.text}"
+
+
+def main() -> int:
+    """Parse, search, print."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants.simulate")
+    parser.add_argument("names", nargs="*", metavar="GLOB", help="only these mutants")
+    parser.add_argument("--seeds", type=int, default=200, metavar="N", help="seeds to play for each")
+    parser.add_argument("--parallel", type=int, default=os.cpu_count() or 1, metavar="N")
+    options = parser.parse_args()
+    chosen = [one for one in MUTANTS if any(fnmatch.fnmatchcase(one.name, g) for g in options.names or "*")]
+    try:
+        kernel = find_kernel()
+        if problem := _failed_control(kernel, {one.mode for one in chosen}, options.parallel):
+            print(problem)
+            return CANNOT_RUN
+        searches = []
+        for one in chosen:
+            searches.append(_search(kernel, one, options.seeds, options.parallel))
+            print(searches[-1], flush=True)
+    except (LabError, BrokenUniverse) as reason:
+        print(reason)
+        return CANNOT_RUN
+    found = sum(search.seed is not None for search in searches)
+    print(f"{len(searches)} mutants, {found} found within {options.seeds} seeds")
+    return FOUND if len(searches) - found <= MISSED else SURVIVED
+
+
+def _failed_control(kernel: UmlKernel, modes: set[str], parallel: int) -> str:
+    """Why the subject without a defect is not lawful; empty if it is."""
+    for mode in sorted(modes):
+        for seed, verdict in _verdicts(kernel, "none", mode, range(CONTROLS), parallel):
+            if verdict.unlawful:
+                return f"control, {mode}, seed {seed}: {_text(verdict)}"
+        print(f"control, {mode}: {CONTROLS} seeds lawful", flush=True)
+    return ""
+
+
+def _search(kernel: UmlKernel, wrong: Mutant, seeds: int, parallel: int) -> Search:
+    began = time.monotonic()
+    for start in range(0, seeds, parallel):
+        some = range(start, min(start + parallel, seeds))
+        bad = {s: v for s, v in _verdicts(kernel, wrong.name, wrong.mode, some, parallel) if v.unlawful}
+        if bad:
+            seed = min(bad)
+            return Search(wrong, seed, time.monotonic() - began, _text(bad[seed]))
+    return Search(wrong, None, time.monotonic() - began, wrong.about)
+
+
+def _verdicts(
+    kernel: UmlKernel, name: str, mode: str, seeds: Sequence[int], parallel: int
+) -> Iterator[tuple[int, Verdict]]:
+    arguments = (str(SUBJECT), name, mode, "auto")
+    for run in run_universes(kernel, list(map(draw_schedule, seeds)), arguments, parallel):
+        if run.recording is None:
+            raise BrokenUniverse(f"{name}, {mode}, seed {run.schedule.seed}: {run.error}")
+        verdict = judge_universe(run.schedule, run.recording)
+        if verdict.failure and not verdict.unlawful:
+            raise BrokenUniverse(f"{name}, {mode}, seed {run.schedule.seed}: {verdict.failure}")
+        yield run.schedule.seed, verdict
+
+
+def _text(verdict: Verdict) -> str:
+    if not verdict.violations:
+        return verdict.failure.splitlines()[0]
+    first: Violation = verdict.violations[0]
+    return f"{first.sent.sender} at {first.at:.3f} s: {first.seen}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
