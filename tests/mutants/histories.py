@@ -48,9 +48,9 @@ def _silent_for(unheard: Function) -> Wrap:
     return wrap
 
 
-def _is_removal_of(kind: str) -> Function:
+def _is_removal_of(*kinds: str) -> Function:
     def unheard(old: Any, change: Any) -> bool:  # noqa: ANN401
-        return type(change).__name__ == "Removed" and type(old).__name__ == kind
+        return type(change).__name__ == "Removed" and type(old).__name__ in kinds
 
     return unheard
 
@@ -442,9 +442,9 @@ _apply_one = f"{STORE}_apply_one"
 
 MUTANTS: tuple[Mutant, ...] = (
     mutant(
-        "history.deleted-service-wakes-nobody",
-        "That a Service was deleted is applied with the next change.",
-        Patch(_apply_one, _silent_for(_is_removal_of("Service"))),
+        "history.deletions-wake-nobody",
+        "That a Service was deleted, with its EndpointSlices, is applied with the next change.",
+        Patch(_apply_one, _silent_for(_is_removal_of("Service", "EndpointSlice"))),
     ),
     in_ipvs(
         "history.deleted-slice-wakes-nobody",

@@ -94,5 +94,6 @@ def _of_connections() -> tuple[ClauseId, ...]:
         clause("established.survives-endpoint-change"),
         clause("established.survives-removal-of-its-endpoint"),
         clause("established.survives-policy-change"),
+        clause("established.survives-source-range-change"),
         clause("established.survives-proxy-restart"),
     )

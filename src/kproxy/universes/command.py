@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kproxy.conformance.subjects.subject import InvalidSubject, check_mode, load_subject
+from kproxy.conformance.subjects.subject import InvalidSubject, Subject, check_mode, load_subject
 from kproxy.console import Console
 from kproxy.lab.kernels.uml import UmlKernel
 from kproxy.lab.namespaces import LabError
 from kproxy.universes import launch
 from kproxy.universes.draw import draw_schedule
-from kproxy.universes.judge import Verdict, judge_universe
+from kproxy.universes.judge import Verdict, Violation, judge_universe
 from kproxy.universes.launch import UniverseRun
 from kproxy.universes.schedule import Schedule
 from kproxy.universes.schedule_files import InvalidSchedule, load_schedule, schedule_source
@@ -54,6 +54,8 @@ class Tally:
     broken: int = 0
     probes: int = 0
     unjudged: int = 0
+    known: int = 0
+    """Packets that show known deviations."""
     seconds: float = 0.0
     """Seconds that passed in them."""
 
@@ -66,9 +68,10 @@ class Tally:
         """Text for the last line."""
         parts = [
             f"{self.universes} universes of {self.seconds:.0f} s together",
-            f"{self.probes} probes judged",
+            f"{self.probes} packets judged",
         ]
         parts += [f"{self.unjudged} not judged"] if self.unjudged else []
+        parts += [f"{self.known} of known deviations"] if self.known else []
         parts += [f"{self.unlawful} unlawful"] if self.unlawful else []
         parts += [f"{self.broken} broken"] if self.broken else []
         return ", ".join(parts)
@@ -85,8 +88,7 @@ def run_simulate(options: SimulateOptions) -> int:
         schedules = [load_schedule(options.replay)] if options.replay else list(map(draw_schedule, seeds))
         campaign = Campaign(options, launch.find_kernel(options.uml_kernel), console)
         for mode in (options.mode,) if options.mode else subject.modes:
-            arguments = (_constant_name(options.proxy), subject.binary, mode, options.iptables)
-            campaign.run(schedules, f"{subject.name} ({mode})", arguments)
+            campaign.run(schedules, subject, mode)
     except (InvalidSubject, InvalidSchedule, LabError) as reason:
         sys.stderr.write(f"kproxy: {reason}\n")
         return 2
@@ -110,9 +112,20 @@ class Campaign:
     kernel: UmlKernel
     console: Console
     tally: Tally = field(default_factory=Tally)
+    excuse: Callable[[Violation], str] = lambda _: ""
 
-    def run(self, schedules: Sequence[Schedule], subject: str, arguments: Sequence[str]) -> None:
+    def run(self, schedules: Sequence[Schedule], judged: Subject, mode: str) -> None:
         """Play schedules for one subject in one mode; failing ones are shrunk and written."""
+
+        def excuse(violation: Violation) -> str:
+            known = (
+                d for d in judged.deviations if d.excuses_packet(mode, violation.clauses, violation.seen)
+            )
+            return next((deviation.text for deviation in known), "")
+
+        self.excuse = excuse
+        subject = f"{judged.name} ({mode})"
+        arguments = (_constant_name(self.options.proxy), judged.binary, mode, self.options.iptables)
         verdicts = [(run.schedule, self._take(run, subject)) for run in self._play(schedules, arguments)]
         for schedule, verdict in verdicts:
             if self.options.shrink and verdict.unlawful:
@@ -132,14 +145,15 @@ class Campaign:
             tally.broken += 1
             self._print(f"{seed}: broken: {run.error}")
             return Verdict(judged=0, violations=(), unjudged={}, failure=run.error)
-        verdict = judge_universe(run.schedule, run.recording)
+        verdict = judge_universe(run.schedule, run.recording, self.excuse)
         tally.probes += verdict.judged
         tally.unjudged += sum(verdict.unjudged.values())
+        tally.known += sum(verdict.known.values())
         tally.unlawful += verdict.unlawful
         broken = bool(verdict.failure) and not verdict.unlawful
         tally.broken += broken
         result = "unlawful" if verdict.unlawful else "broken" if broken else "lawful"
-        self._print(f"{seed}: {result}, {verdict.judged} probes, digest {run.digest}")
+        self._print(f"{seed}: {result}, {verdict.judged} packets, digest {run.digest}")
         for line in story_lines(run.schedule, run.recording, verdict):
             self._print(line)
         return verdict
@@ -150,7 +164,7 @@ class Campaign:
 
         def first_failing(candidates: Sequence[Schedule]) -> int | None:
             for run in self._play(candidates, arguments):
-                if run.recording and judge_universe(run.schedule, run.recording).unlawful:
+                if run.recording and judge_universe(run.schedule, run.recording, self.excuse).unlawful:
                     return run.number
             return None
 
@@ -162,7 +176,7 @@ class Campaign:
             f"Unlawful for {subject}: `kproxy simulate --proxy {proxy} --mode {mode} --replay {path.name}`."
         )
         path.write_text(schedule_source(small, about))
-        counts = f"{len(small.changes)} changes, {len(small.faults)} faults, {len(small.probes)} probes"
+        counts = f"{len(small.changes)} changes, {len(small.faults)} faults, {len(small.probes)} probes, {len(small.flows)} flows"
         self._print(f"kept: {path}: {counts}")
 
     def _print(self, text: str) -> None:

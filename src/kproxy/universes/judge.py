@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -51,6 +52,8 @@ class Verdict:
     judged: int
     violations: tuple[Violation, ...]
     unjudged: dict[str, int]
+    known: dict[str, int] = field(default_factory=dict)
+    """Known deviations of the subject, each with the number of packets that show it."""
     failure: str = ""
     """Why the universe ended too soon."""
     subject_failed: bool = False
@@ -62,18 +65,22 @@ class Verdict:
         return bool(self.violations) or self.subject_failed
 
 
-def judge_universe(schedule: Schedule, recording: Recording) -> Verdict:
-    """Verdict on a universe's recording."""
+def judge_universe(
+    schedule: Schedule, recording: Recording, excuse: Callable[[Violation], str] = lambda _: ""
+) -> Verdict:
+    """Verdict on a universe's recording; ``excuse``: returns the known deviation that a violation shows, empty for none."""
     judge = _Judge(ObjectHistory(schedule))
     for probed in recording.probes():
         judge.judge_new(schedule.probes[probed.number], probed)
     for number, flow in enumerate(schedule.flows):
         judge.judge_flow(flow, recording.exchanges(number))
+    known = Counter(map(excuse, judge.violations))
     failed = recording.failure
     return Verdict(
         judged=judge.judged,
-        violations=tuple(sorted(judge.violations, key=lambda violation: violation.at)),
+        violations=tuple(sorted((v for v in judge.violations if not excuse(v)), key=lambda v: v.at)),
         unjudged=judge.unjudged,
+        known={deviation: count for deviation, count in known.items() if deviation},
         failure=failed.text if failed else "",
         subject_failed=bool(failed and failed.subject),
     )

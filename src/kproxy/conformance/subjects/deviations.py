@@ -49,10 +49,25 @@ class Excuse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return f"{', '.join(self.clauses)} at step {step}"
 
 
+class UniverseExcuse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Excuse for packets of universes (`kproxy.universes`) that cite one of these clauses and of which this was seen.
+
+    ``seen``: a glob over the text of the observation.
+    """
+
+    clauses: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+    seen: Annotated[str, msgspec.Meta(min_length=1)]
+
+    def covers(self, clauses: Iterable[str], seen: str) -> bool:
+        """True if it excuses a packet that broke these clauses."""
+        return not set(self.clauses).isdisjoint(clauses) and fnmatch.fnmatchcase(seen, self.seen)
+
+
 class Deviation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Deviation of a subject, in one of its modes or in all, with a link to the reason.
 
-    ``sometimes``: only in some runs, so that a run which does not need it reports nothing.
+    ``sometimes``: only in some runs, so that a run which does not need it reports nothing. ``universes``: what it looks like
+    in universes, which have no cases.
     """
 
     link: Annotated[str, msgspec.Meta(pattern="^https?://")]
@@ -60,6 +75,11 @@ class Deviation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     excuses: Annotated[tuple[Excuse, ...], msgspec.Meta(min_length=1)]
     mode: str = ""
     sometimes: bool = False
+    universes: tuple[UniverseExcuse, ...] = ()
+
+    def excuses_packet(self, mode: str, clauses: Sequence[str], seen: str) -> bool:
+        """True if it excuses a packet of a universe."""
+        return self.mode in {"", mode} and any(one.covers(clauses, seen) for one in self.universes)
 
     def excuses_for(self, case: str, mode: str) -> tuple[Excuse, ...]:
         """Excuses for a case in a mode."""
