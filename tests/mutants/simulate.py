@@ -56,11 +56,14 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="GLOB", help="only these mutants")
     parser.add_argument("--seeds", type=int, default=200, metavar="N", help="seeds to play for each")
     parser.add_argument("--parallel", type=int, default=os.cpu_count() or 1, metavar="N")
+    parser.add_argument("--no-control", dest="control", action="store_false", help="leave the control out")
     options = parser.parse_args()
     chosen = [one for one in MUTANTS if any(fnmatch.fnmatchcase(one.name, g) for g in options.names or "*")]
     try:
         kernel = find_kernel()
-        if problem := _failed_control(kernel, {one.mode for one in chosen}, options.parallel):
+        if options.control and (
+            problem := _failed_control(kernel, {one.mode for one in chosen}, options.parallel)
+        ):
             print(problem)
             return CANNOT_RUN
         searches = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
@@ -16,6 +17,7 @@ from kproxy.universes.recording import (
     SECOND,
     Changed,
     Failed,
+    FlowExchanged,
     Line,
     LogEnded,
     Probed,
@@ -25,7 +27,7 @@ from kproxy.universes.recording import (
     outcomes_text,
     parse_recording,
 )
-from kproxy.universes.schedule import Schedule, TimedChange, TimedProbe
+from kproxy.universes.schedule import Schedule, TimedChange, TimedFlow, TimedProbe
 from kproxy.universes.story import story_lines
 
 WEB = service("web", "a1")
@@ -73,6 +75,29 @@ def test_the_future_a_third_answer_and_the_past_are_not(outcomes: tuple[Outcome,
     assert "cluster-ip.reaches-ready-endpoint" in found.violations[0].clauses
     lines = list(story_lines(SCHEDULE, Recording((Changed(at=20 * SECOND, number=1),)), found))
     assert any("lawful:" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("second", "bad"),
+    [("a1", False), ("b1", True), ("", True)],
+    ids=["it stays", "it moves", "it is reset"],
+)
+def test_a_connection_stays_with_its_endpoint(second: str, bad: bool) -> None:  # noqa: FBT001
+    schedule = replace(
+        SCHEDULE, probes=(), flows=(TimedFlow(at=6.0, sender=pod("a2"), to=WEB.cluster_ip, pause=1.0),)
+    )
+    outcomes = reached("a1"), reached(second) if second else Failure.RESET
+    lines = [
+        FlowExchanged(
+            at=at * SECOND, until=at * SECOND, number=0, opened=at == 6, outcomes=outcomes_text([outcome])
+        )
+        for at, outcome in zip((6, 30), outcomes, strict=True)
+    ]
+    found = judge_universe(schedule, Recording(tuple(lines)))
+    assert (found.judged, bool(found.violations)) == (2, bad)
+    assert all(one.established for one in found.violations)
+    excused = judge_universe(schedule, Recording(tuple(lines)), lambda _: "known")
+    assert (excused.violations, excused.known) == ((), {"known": 1} if bad else {})
 
 
 def test_a_failure_of_the_subject_is_one_and_of_the_harness_is_not() -> None:
