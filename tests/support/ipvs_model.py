@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ipaddress import ip_address
 
-from kproxy.proxy.backends.ipvs.compile import Context
+from kproxy.proxy.backends.ipvs.compile import Context, DesiredVirtualServer
 from kproxy.proxy.backends.ipvs.desired_state import DesiredState, desired_state
 from kproxy.proxy.backends.ipvs.diff import (
     ChangeAddresses,
@@ -18,6 +18,7 @@ from kproxy.proxy.backends.ipvs.diff import (
     SetServer,
     Transaction,
 )
+from kproxy.proxy.backends.ipvs.rules import Key, MarkKey
 from kproxy.proxy.backends.ipvs.static_rules import Options
 from kproxy.proxy.plan import Plan
 
@@ -66,9 +67,17 @@ def obey(picture: KernelState, order: SetServer | RemoveServer | SetDestination 
             del picture.destinations[key][destination]
 
 
+def is_unused_shortcut(key: Key, virtual: DesiredVirtualServer) -> bool:
+    return isinstance(key, MarkKey) and not virtual.destinations
+
+
 def agrees(picture: KernelState, desired: DesiredState) -> bool:
-    """The kernel is as wanted, but for destinations that drain."""
-    wanted = desired.virtuals()
+    """The kernel is as wanted, but for destinations that drain, and shortcuts that are not used and may be there or not."""
+    wanted = {
+        key: virtual
+        for key, virtual in desired.virtuals().items()
+        if key in picture.servers or not is_unused_shortcut(key, virtual)
+    }
     chosen = {key: {d for d, weight in held.items() if weight} for key, held in picture.destinations.items()}
     return (
         picture.servers == {key: virtual.server for key, virtual in wanted.items()}

@@ -267,6 +267,32 @@ EXTERNAL_POLICY_CHANGES = case(
     regressions={"R042"},
 )
 
+INSIDE_OUTLIVES_THE_POLICY = case(
+    "external-policy.connections-from-inside-outlive-it",
+    "Connections that a pod and a process opened under policy Local, past it, go on under Cluster and under Local again.",
+    Apply(LOCAL_FAR),
+    Open(flow="pod", sender=pod("a1"), to=LOCAL_FAR.node_port("a"), expect=delivered_to("b1")),
+    Open(flow="process", sender=host("a"), to=LOCAL_FAR.node_port("a"), expect=FROM_B1),
+    Apply(CLUSTER_FAR),
+    Probe(sender=client("a"), to=CLUSTER_FAR.node_port("a"), expect=FROM_B1, clauses=(change.POLICY,)),
+    Send(flow="pod", expect=SAME_ENDPOINT, clauses=("established.survives-policy-change",)),
+    Send(flow="process", expect=SAME_ENDPOINT, clauses=("established.survives-policy-change",)),
+    Apply(LOCAL_FAR),
+    Probe(sender=client("a"), to=LOCAL_FAR.node_port("a"), expect=DROPPED, clauses=(change.POLICY,)),
+    Send(flow="pod", expect=SAME_ENDPOINT, clauses=("established.survives-policy-change",)),
+    Send(flow="process", expect=SAME_ENDPOINT, clauses=("established.survives-policy-change",)),
+    clauses=SILENCE
+    | {
+        "node-port.every-node.served",
+        "masquerade.external-policy-cluster.rewritten",
+        "external-policy.local.pods-reach-all-endpoints",
+        "external-policy.local.host-reaches-all-endpoints",
+        "change.policy.followed",
+        "established.survives-policy-change",
+    },
+    features=EXTERNAL,
+)
+
 LAST_LOCAL_ENDPOINT_GOES = case(
     "external-policy.last-local-endpoint-goes-and-returns",
     "When the node's last endpoint leaves, clients outside get silence, but an open connection goes on.",
@@ -414,6 +440,7 @@ CASES: tuple[Case, ...] = (
     POD_OF_ANOTHER_NODE,
     PODS_UNKNOWN,
     EXTERNAL_POLICY_CHANGES,
+    INSIDE_OUTLIVES_THE_POLICY,
     LAST_LOCAL_ENDPOINT_GOES,
     WITHOUT_NODE_PORTS,
     INSIDE_WITHOUT_NODE_PORTS,

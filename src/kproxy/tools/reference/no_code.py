@@ -28,7 +28,7 @@ NO_CODE: Mapping[str, str] = MappingProxyType(
             _NO_PAST: "restart.changes-while-down.applied",
             _FIRST_PACKET: """
                 established.survives-endpoint-change established.survives-termination-of-its-endpoint
-                established.survives-policy-change established.survives-proxy-restart""",
+                established.survives-proxy-restart""",
             _ANY_ADDRESS: """
                 cluster-ip.any-range.served slices.endpoint.host-network.reached
                 slices.endpoint.outside-cluster.reached""",

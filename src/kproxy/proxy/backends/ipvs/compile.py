@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kproxy.model.network import Address, Network, Protocol, format_address
 from kproxy.proxy.backends.ipvs.names import IpSet
@@ -51,7 +51,7 @@ class Context:
 class DesiredVirtualServer:
     """A virtual server with the destinations that take new connections.
 
-    Of other destinations in the kernel, those in ``keep_established`` keep their connections
+    Without any it is not created, and is left where it is. Of other destinations in the kernel, those in ``keep_established`` keep their connections
     (``conntrack.udp.stays-with-serving-terminating-endpoint``);
     with ``drain``, all that have connections keep them (``ipvs.graceful``).
     """
@@ -90,6 +90,8 @@ def ipvs_objects(service: ServicePlan, mark: int, mask: int, context: Context) -
             members.update(
                 Member(IpSet.SHORTCUT, f"{set_element(key)} skbmark {mark:#x}/{mask:#x}") for key in keys
             )
+        elif frontend.exposure is not Exposure.CLUSTER_IP:
+            virtuals.setdefault(MarkKey(mark), _unused_shortcut(service, frontend.pool, context))
         if frontend.address is not None and frontend.address not in context.node_addresses:
             addresses.add(frontend.address)
     return IpvsObjects(virtuals, frozenset(members), frozenset(addresses))
@@ -120,6 +122,12 @@ def _virtual(service: ServicePlan, pool: Pool, server: Server) -> DesiredVirtual
         drain=service.protocol is not Protocol.UDP,
         keep_established=frozenset(Destination(e.address, e.port) for e in service.serving),
     )
+
+
+def _unused_shortcut(service: ServicePlan, pool: Pool, context: Context) -> DesiredVirtualServer:
+    """Virtual server that nothing leads to: connections that it took under policy Local go on (``established.survives-policy-change``)."""
+    once = _virtual(service, pool, _mark_scheduling(service, context))
+    return replace(once, destinations=frozenset(), keep_established=once.keep_established | once.destinations)
 
 
 def _members(service: ServicePlan, frontend: Frontend, keys: list[AddressKey]) -> Iterator[Member]:

@@ -92,6 +92,17 @@ def local(*exposures: tuple[Exposure, str | None, int], here: Pool = HERE) -> Se
     return service(*(frontend(*one, here, shortcut=EVERYWHERE) for one in exposures))
 
 
+def test_a_shortcut_that_is_used_no_more_keeps_its_connections_and_is_not_made_for_nothing() -> None:
+    exposed = (Exposure.LOAD_BALANCER, "203.0.113.9", 80)
+    cluster_wide = plan_of(service(frontend(*exposed, EVERYWHERE)))
+    picture, _ = kernel_with(cluster_wide)
+    assert not any(isinstance(key, MarkKey) for key in picture.servers)
+    picture, before = kernel_with(plan_of(local(exposed)))
+    execute(picture, to(cluster_wide, picture, before))
+    (mark,) = (key for key in picture.servers if isinstance(key, MarkKey))
+    assert set(picture.destinations[mark].values()) == {0}
+
+
 def text(todo: Transaction) -> list[str]:
     return str(todo).split("\n")
 
