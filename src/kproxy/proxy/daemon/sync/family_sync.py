@@ -288,9 +288,10 @@ class FamilySync:
             return
         if missing:
             self._handle_drift(now, missing)
-        if reread or now - self._rewritten_at >= FULL_SYNC_SECONDS:
+        rewrite = reread or now - self._rewritten_at >= FULL_SYNC_SECONDS
+        if rewrite:
             self._forget()
-        if self._applied is None or settings != self._settings:
+        if rewrite or settings != self._settings:
             self._scheduler = self._scheduler.request_sync(now)
 
     def _handle_drift(self, now: float, what: tuple[str, ...]) -> None:

@@ -284,6 +284,16 @@ def test_rules_that_were_taken_away_are_written_again_within_the_sync_period(dae
     assert len(daemon.kernel.plans) == 2
 
 
+def test_checks_do_not_hurry_what_waits_to_be_tried_again(daemon: Daemon) -> None:
+    daemon.sync.periods = replace(PACE, drift_check_period=0.5)
+    daemon.sync._scheduler = SyncScheduler(periods=daemon.sync.periods)
+    watching = daemon.sync.observer = Watching()
+    daemon.kernel.trouble = BROKEN
+    daemon.apply(service("a"))
+    daemon.until(60)
+    assert 5 <= len([one for one in watching.heard if one[0] == "refused"]) <= 9, "without a pause it were 60"
+
+
 def test_repairs_that_do_not_last_are_made_ever_more_seldom_and_each_is_counted_and_logged(
     daemon: Daemon, caplog: pytest.LogCaptureFixture
 ) -> None:
