@@ -14,7 +14,7 @@ from kproxy.lab import namespaces
 from kproxy.lab.probes.observation import Answered, ProbeRequest
 from kproxy.lab.topology import LAB
 from kproxy.linux import host
-from kproxy.linux.host import HostError
+from kproxy.linux.host import HostError, Reason
 from kproxy.model.network import Family, Protocol
 from kproxy.proxy.backends.iptables.kernel import (
     IptablesKernel,
@@ -99,6 +99,19 @@ def test_where_no_rule_can_count_none_does(tools: Tools, monkeypatch: pytest.Mon
     assert without_broken_counters(tools, options) == Options(
         options.masquerade_mark, random_fully=options.random_fully, drop_invalid=options.drop_invalid
     )
+
+
+def test_that_nothing_can_be_written_says_nothing_on_counters(
+    tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = machine_options(tools, 14)
+
+    def refuse(*_: object) -> None:
+        raise HostError("iptables-restore", "no buffer space available", Reason.OTHER)
+
+    monkeypatch.setattr(Tools, "restore", refuse)
+    assert without_broken_counters(tools, options) == options
+    assert options.counters
 
 
 def test_packets_to_node_ports_of_loopback_and_invalid_ones_are_counted() -> None:

@@ -46,16 +46,22 @@ def create_counters(counters: Iterable[PacketCounter]) -> frozenset[PacketCounte
 
 
 def accepts_counting_rules(tools: Tools, counters: Iterable[PacketCounter]) -> bool:
-    """True if the tools and the kernel accept a rule with a counter: they can lack the match and have the counters."""
-    lines = [
-        f"-A {_PROBE_CHAIN} {specification(Rule((CountPacket(counter.value), End.ACCEPT)))}"
-        for counter in counters
-    ]
+    """True if the tools and the kernel accept a rule with a counter: they can lack the match and have the counters.
+
+    True as well where they accept no rule at all now: that says nothing on counters.
+    """
+    counting = (Rule((CountPacket(counter.value), End.ACCEPT)) for counter in counters)
+    return _accepts(tools, counting) or not _accepts(tools, [Rule((End.ACCEPT,))])
+
+
+def _accepts(tools: Tools, rules: Iterable[Rule]) -> bool:
+    """True if these rules can be written to a chain of their own, which is removed again."""
+    lines = [f"-A {_PROBE_CHAIN} {specification(rule)}" for rule in rules]
     try:
         tools.restore([Block(TableName.FILTER, [f":{_PROBE_CHAIN} - [0:0]", *lines])])
+        tools.restore([Block(TableName.FILTER, [f":{_PROBE_CHAIN} - [0:0]", f"-X {_PROBE_CHAIN}"])])
     except HostError:
         return False
-    tools.restore([Block(TableName.FILTER, [f":{_PROBE_CHAIN} - [0:0]", f"-X {_PROBE_CHAIN}"])])
     return True
 
 
