@@ -21,7 +21,7 @@ from kproxy.lab.namespaces import LabError
 from kproxy.universes.draw import draw_schedule
 from kproxy.universes.judge import Verdict, Violation, judge_universe
 from kproxy.universes.launch import find_kernel, run_universes
-from tests.mutants.histories import MUTANTS
+from tests.mutants.histories import HISTORIES
 from tests.mutants.mutant import Mutant
 
 FOUND, SURVIVED, CANNOT_RUN = 0, 1, 2
@@ -58,7 +58,7 @@ def main() -> int:
     parser.add_argument("--parallel", type=int, default=os.cpu_count() or 1, metavar="N")
     parser.add_argument("--no-control", dest="control", action="store_false", help="leave the control out")
     options = parser.parse_args()
-    chosen = [one for one in MUTANTS if any(fnmatch.fnmatchcase(one.name, g) for g in options.names or "*")]
+    chosen = [one for one in HISTORIES if any(fnmatch.fnmatchcase(one.name, g) for g in options.names or "*")]
     try:
         kernel = find_kernel()
         if options.control and (

@@ -16,7 +16,6 @@ from tests.mutants import (
     external_ip,
     external_policy,
     health,
-    histories,
     icmp,
     internal_policy,
     ipvs,
@@ -31,6 +30,7 @@ from tests.mutants import (
     watch,
     writes,
 )
+from tests.mutants.histories import HISTORIES
 from tests.mutants.mutant import mutant
 
 NONE = mutant("none", "Nothing is wrong: the control.")
@@ -62,4 +62,4 @@ MUTANTS = (
 )
 """In the order of topics."""
 
-BY_NAME = {wrong.name: wrong for wrong in (NONE, *MUTANTS, *histories.MUTANTS)}
+BY_NAME = {wrong.name: wrong for wrong in (NONE, *MUTANTS, *HISTORIES)}

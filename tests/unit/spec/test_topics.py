@@ -91,8 +91,8 @@ def test_docs_have_a_page_for_each_topic_and_no_other() -> None:
     assert pages == set(TOPICS)
 
 
-MACHINERY = {"__main__", "judge", "mutant", "proxy", "table", "tested"}
-"""Modules of `tests.mutants` that define no mutant; `tests.mutants.patches` has what mutants of several topics share."""
+MACHINERY = {"__main__", "judge", "mutant", "proxy", "simulate", "table", "tested"}
+"""Modules of `tests.mutants` that define no mutant; `tests.mutants.patches` has what mutants of several topics share, `tests.mutants.histories` those that no case can show."""
 MUTANT_MODULES = {
     name: importlib.import_module(f"tests.mutants.{name}")
     for path in sorted((ROOT / "tests/mutants").glob("*.py"))

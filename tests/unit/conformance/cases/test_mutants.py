@@ -14,6 +14,7 @@ from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.reports.results import CaseResult, Report, Result
 from kproxy.spec.clauses import CLAUSES
+from tests.mutants.histories import HISTORIES
 from tests.mutants.judge import Judgement, citing, judge, judge_by_test, run_in_simulator
 from tests.mutants.mutant import Mutant, applied, owner_and_name
 from tests.mutants.table import BY_NAME, MUTANTS, NONE
@@ -59,7 +60,7 @@ def test_no_case_kills_where_nothing_is_wrong() -> None:
     assert not judged(harmless).killers
 
 
-@pytest.mark.parametrize("wrong", named(list(MUTANTS)))
+@pytest.mark.parametrize("wrong", named([*MUTANTS, *HISTORIES]))
 def test_a_mutant_is_gone_when_it_is_over(wrong: Mutant) -> None:
     places = [owner_and_name(patch) for patch in wrong.patches]
     before = [getattr(owner, name) for owner, name in places]
@@ -70,7 +71,7 @@ def test_a_mutant_is_gone_when_it_is_over(wrong: Mutant) -> None:
 
 
 def test_mutants_have_names_of_their_own_and_clauses_that_exist() -> None:
-    assert len(BY_NAME) == len(MUTANTS) + 1
+    assert len(BY_NAME) == len(MUTANTS) + len(HISTORIES) + 1
     assert [wrong.name for wrong in MUTANTS if not wrong.clauses <= set(CLAUSES)] == []
     assert [wrong.name for wrong in MUTANTS if bool(wrong.clauses) == bool(wrong.unseen)] == []
 
