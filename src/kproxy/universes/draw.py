@@ -34,6 +34,8 @@ PAUSES = (0.0, 0.0, 0.001, 0.01, 0.1, 0.1, 0.5, 1.0, 3.0, 8.0)
 ZONES = ("zone-a", "zone-b", "")
 LENGTHS = (0.2, 1.0, 4.0, 12.0, 12.0, 40.0)
 """Seconds that a fault lasts."""
+LONGEST = {FaultKind.WRITES_REFUSED: 12.0}
+"""Seconds that a fault lasts at most: each refused write costs the host some computing."""
 DELAYS = (0.001, 0.01, 0.1, 0.4)
 """Seconds that a slow write, or event, takes."""
 FAULTS = (*FaultKind, FaultKind.WRITES_SLOW, FaultKind.WRITES_SLOW, FaultKind.WRITES_REFUSED)
@@ -44,8 +46,10 @@ STEPS = (-86400.0, -3.0, 3.0, 86400.0)
 RESOURCES = (None, None, *Resource)
 AFTER_A_CHANGE = (0.0, 0.002, 0.02, 0.3, 1.5, CONVERGENCE + 0.5)
 """Seconds after a change at which it is probed."""
-FINAL_PROBES = 20
-FLOWS = 5
+PROBES = 3
+"""Probes of one moment; starting a universe costs far more than they do."""
+FINAL_PROBES = 100
+FLOWS = 6
 FLOW_PAUSES = (0.3, 1.0, 1.0)
 """Seconds between two exchanges on a flow."""
 
@@ -68,7 +72,7 @@ def _changes(choose: Chooser) -> Iterator[TimedChange]:
     services = {name: generate_service(choose, name) for name in SERVICES[: choose((2, 3))]}
     yield TimedChange(at=0.0, step=Apply(*services.values()))
     deleted: set[str] = set()
-    pauses = [choose(PAUSES) for _ in range(choose(range(6, 15)))]
+    pauses = [choose(PAUSES) for _ in range(choose(range(8, 20)))]
     for at in accumulate(pauses, initial=CONVERGENCE + 1):
         step = _change(choose, services)
         if isinstance(step, Delete):
@@ -93,7 +97,7 @@ def _faults(choose: Chooser, end: float) -> Iterator[TimedFault]:
         kind = choose(FAULTS)
         node = choose(NODES) if kind in OF_NODE else ""
         at = free[node] + choose(PAUSES)
-        seconds = choose(LENGTHS)
+        seconds = min(choose(LENGTHS), LONGEST.get(kind, max(LENGTHS)))
         free[node] = at + seconds + 1.0
         if at <= end:
             yield TimedFault(
@@ -116,7 +120,8 @@ def _probes(choose: Chooser, schedule: Schedule) -> Iterator[TimedProbe]:
     moments = [change.at for change in schedule.changes] + [fault.end for fault in schedule.faults]
     for moment in dict.fromkeys(moments):
         for after in AFTER_A_CHANGE:
-            yield _probe(choose, schedule, round(moment + after, 6))
+            for _ in range(PROBES):
+                yield _probe(choose, schedule, round(moment + after, 6))
     for number in range(FINAL_PROBES):
         yield _probe(choose, schedule, round(schedule.end + 0.05 * number, 6))
 
