@@ -183,6 +183,13 @@ def mutants(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def simulate_mutants(session: nox.Session) -> None:
+    """Universes find defects that need a history, and that no case is made for (`kproxy lab kernel build`)."""
+    session.install(".[test]")
+    session.run("python", "-m", "tests.mutants.simulate", *session.posargs)
+
+
+@nox.session(default=False)
 def faults(session: nox.Session) -> None:
     """Faults around the daemon, under traffic; writes docs/daemon-faults.md (root, `kproxy lab kernel build`)."""
     need_root(session)

@@ -22,5 +22,10 @@ def add_simulate_command(commands: Commands) -> None:
 def _simulate(options: argparse.Namespace) -> int:
     from kproxy.universes import command
 
-    chosen = build_options(command.SimulateOptions, options, shrink=not options.no_shrink)
+    chosen = build_options(
+        command.SimulateOptions,
+        options,
+        seeds=options.shard.part(options.seeds),
+        shrink=not options.no_shrink,
+    )
     return command.run_simulate(chosen)

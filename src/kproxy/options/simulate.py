@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
+from dataclasses import dataclass
 from pathlib import Path
 
-from kproxy.options.option import CommandOption, Front, positive_int, switch
+from kproxy.options.option import CommandOption, Front, positive_int, positive_seconds, switch
 
 
 def seed_range(text: str) -> range:
@@ -20,6 +21,26 @@ def seed_range(text: str) -> range:
     return seeds
 
 
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Part ``number`` of ``count``, from 1."""
+
+    number: int
+    count: int
+
+    def part(self, seeds: range) -> range:
+        """The seeds of this part: those of all parts are all."""
+        return seeds[self.number - 1 :: self.count]
+
+
+def shard(text: str) -> Shard:
+    """Shard: ``2/4``.  Raises `ArgumentTypeError`."""
+    number, _, count = text.partition("/")
+    if not (number.isdigit() and count.isdigit() and 1 <= int(number) <= int(count)):
+        raise ArgumentTypeError(f"{text}: give a part and the number of parts, such as 1/4")
+    return Shard(int(number), int(count))
+
+
 SIMULATE_OPTIONS = (
     CommandOption(
         name="--seeds",
@@ -29,6 +50,15 @@ SIMULATE_OPTIONS = (
         default=range(10),
         default_text="`0..9`",
         help="seeds of the universes; a seed always gives the same one",
+    ),
+    CommandOption(
+        name="--shard",
+        fronts=Front.SIMULATE,
+        metavar="I/N",
+        type=shard,
+        default=Shard(1, 1),
+        default_text="all seeds",
+        help="play the I-th of N parts of the seeds, so that N machines share them",
     ),
     CommandOption(
         name="--replay",
@@ -45,7 +75,31 @@ SIMULATE_OPTIONS = (
         type=Path,
         default=Path("universes"),
         field="directory",
-        help="folder for the schedules of universes that fail",
+        help="folder for the schedules of universes that fail, and for what `--until` reads",
+    ),
+    CommandOption(
+        name="--results",
+        fronts=Front.SIMULATE,
+        metavar="FILE",
+        type=Path,
+        default=None,
+        help="append a JSON line for each universe; files of several machines are merged by `cat`",
+    ),
+    CommandOption(
+        name="--until",
+        fronts=Front.SIMULATE,
+        metavar="SECONDS",
+        type=positive_seconds,
+        default=None,
+        help="stop each universe there, and write the nodes' rules, connections, addresses and logs to the folder of `--out`",
+    ),
+    CommandOption(
+        name="--exec",
+        fronts=Front.SIMULATE,
+        metavar="'NAMESPACE COMMAND'",
+        repeatable=True,
+        field="commands",
+        help="another command to run where `--until` stops: `'client ip route'`; namespaces are `a`, `b` (nodes), `a1`, `b1` (pods), `client`",
     ),
     switch(
         name="--no-shrink",

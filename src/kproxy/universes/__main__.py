@@ -1,4 +1,4 @@
-"""The process inside a universe: ``python -m kproxy.universes FILE PROXY BINARY MODE VARIANT``; see `kproxy.universes.launch`."""
+"""The process inside a universe: ``python -m kproxy.universes FILE PROXY BINARY MODE VARIANT [UNTIL [COMMAND...]]``; see `kproxy.universes.launch`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from kproxy.conformance.subjects.subject import load_subject
 from kproxy.conformance.testbeds.environment import iptables_variant
 from kproxy.universes.play import play_schedule
 from kproxy.universes.schedule_files import load_schedule
+from kproxy.universes.stop import parse_stop
 
 if __name__ == "__main__":
-    file, proxy, binary, mode, variant = sys.argv[1:]
+    file, proxy, binary, mode, variant, *stop = sys.argv[1:]
     subject = load_subject(proxy, binary)
-    played = play_schedule(load_schedule(Path(file)), subject, mode, iptables_variant(variant))
+    schedule = load_schedule(Path(file))
+    played = play_schedule(schedule, subject, mode, iptables_variant(variant), parse_stop(stop))
     sys.exit(asyncio.run(played))

@@ -13,15 +13,22 @@ from kproxy.conformance.subjects.subject import InvalidSubject, Subject, check_m
 from kproxy.console import Console
 from kproxy.lab.kernels.uml import UmlKernel
 from kproxy.lab.namespaces import LabError
+from kproxy.lab.topology import NODES
 from kproxy.universes import launch
 from kproxy.universes.draw import draw_schedule
 from kproxy.universes.judge import Verdict, Violation, judge_universe
 from kproxy.universes.launch import UniverseRun
+from kproxy.universes.recording import Recording
+from kproxy.universes.results import append_result, state_files, universe_result
 from kproxy.universes.schedule import Schedule
 from kproxy.universes.schedule_files import InvalidSchedule, load_schedule, schedule_source
 from kproxy.universes.shrink import shrink_schedule
+from kproxy.universes.stop import Stop
 from kproxy.universes.story import story_lines
 
+MOST_PRINTED = 40
+"""Universes of a mode of which each is printed; of more, those that are not lawful, and the progress."""
+PROGRESS_SECONDS = 60.0
 SHRINKING_SECONDS = 120.0
 """Seconds after which a schedule is kept as short as it is by then."""
 
@@ -30,7 +37,8 @@ SHRINKING_SECONDS = 120.0
 class SimulateOptions:
     """Subject, and its universes: those of seeds, or of a file.
 
-    ``mode`` empty: all of the subject's; ``parallel`` 0: one for each processor; ``directory``: for failing schedules.
+    ``mode`` empty: all of the subject's; ``parallel`` 0: one for each processor; ``directory``: for failing schedules, and for
+    what is read at ``until``, if given, also by ``commands``; ``results``: file for a line of each universe.
     """
 
     proxy: str
@@ -39,10 +47,18 @@ class SimulateOptions:
     iptables: str
     seeds: range
     replay: Path | None
+    results: Path | None
+    until: float | None
+    commands: Sequence[str]
     parallel: int
     shrink: bool
     directory: Path
     uml_kernel: str
+
+    @property
+    def stop(self) -> Stop | None:
+        """Where each universe is stopped."""
+        return Stop(self.until, tuple(self.commands)) if self.until else None
 
 
 @dataclass(slots=True)
@@ -59,6 +75,16 @@ class Tally:
     seconds: float = 0.0
     """Seconds that passed in them."""
 
+    def add(self, schedule: Schedule, verdict: Verdict) -> None:
+        """Count a universe."""
+        self.universes += 1
+        self.seconds += schedule.end
+        self.probes += verdict.judged
+        self.unjudged += sum(verdict.unjudged.values())
+        self.known += sum(verdict.known.values())
+        self.unlawful += verdict.unlawful
+        self.broken += verdict.result == "broken"
+
     @property
     def exit_status(self) -> int:
         """Status: 1 when something was unlawful, else 2 when a universe could not be judged, else 0."""
@@ -67,7 +93,7 @@ class Tally:
     def __str__(self) -> str:
         """Text for the last line."""
         parts = [
-            f"{self.universes} universes of {self.seconds:.0f} s together",
+            f"{self.universes} universes of {self.seconds / 3600:.2f} h together",
             f"{self.probes} packets judged",
         ]
         parts += [f"{self.unjudged} not judged"] if self.unjudged else []
@@ -113,6 +139,10 @@ class Campaign:
     console: Console
     tally: Tally = field(default_factory=Tally)
     excuse: Callable[[Violation], str] = lambda _: ""
+    mode_began: float = 0.0
+    done_before: int = 0
+    """Universes of earlier modes."""
+    printed_at: float = 0.0
 
     def run(self, schedules: Sequence[Schedule], judged: Subject, mode: str) -> None:
         """Play schedules for one subject in one mode; failing ones are shrunk and written."""
@@ -125,38 +155,61 @@ class Campaign:
 
         self.excuse = excuse
         subject = f"{judged.name} ({mode})"
+        self.mode_began, self.done_before = time.monotonic(), self.tally.universes
         arguments = (_constant_name(self.options.proxy), judged.binary, mode, self.options.iptables)
-        verdicts = [(run.schedule, self._take(run, subject)) for run in self._play(schedules, arguments)]
+        stop = self.options.stop
+        played = self._play(schedules, (*arguments, *(stop.arguments if stop else ())))
+        verdicts = [(run.schedule, self._take(run, judged.name, mode, len(schedules))) for run in played]
         for schedule, verdict in verdicts:
-            if self.options.shrink and verdict.unlawful:
+            if self.options.shrink and verdict.unlawful and not stop:
                 self._keep(schedule, verdict, subject, arguments)
 
     def _play(self, schedules: Sequence[Schedule], arguments: Sequence[str]) -> Iterator[UniverseRun]:
         parallel = self.options.parallel or os.cpu_count() or 1
         return launch.run_universes(self.kernel, schedules, arguments, parallel)
 
-    def _take(self, run: UniverseRun, subject: str) -> Verdict:
-        """Judge a universe, count it, and print it."""
-        tally = self.tally
-        tally.universes += 1
-        tally.seconds += run.schedule.end
-        seed = f"{subject}: seed {run.schedule.seed}"
-        if run.recording is None:
-            tally.broken += 1
-            self._print(f"{seed}: broken: {run.error}")
-            return Verdict(judged=0, violations=(), unjudged={}, failure=run.error)
-        verdict = judge_universe(run.schedule, run.recording, self.excuse)
-        tally.probes += verdict.judged
-        tally.unjudged += sum(verdict.unjudged.values())
-        tally.known += sum(verdict.known.values())
-        tally.unlawful += verdict.unlawful
-        broken = bool(verdict.failure) and not verdict.unlawful
-        tally.broken += broken
-        result = "unlawful" if verdict.unlawful else "broken" if broken else "lawful"
-        self._print(f"{seed}: {result}, {verdict.judged} packets, digest {run.digest}")
-        for line in story_lines(run.schedule, run.recording, verdict):
-            self._print(line)
+    def _take(self, run: UniverseRun, name: str, mode: str, number: int) -> Verdict:
+        """Judge a universe, one of ``number``; count, print and write it."""
+        verdict = self._judge(run)
+        self.tally.add(run.schedule, verdict)
+        if self.options.results:
+            append_result(self.options.results, universe_result(name, mode, run, verdict))
+        seed = f"{name} ({mode}): seed {run.schedule.seed}"
+        if number <= MOST_PRINTED or verdict.result != "lawful":
+            self._print(f"{seed}: {verdict.result}, {verdict.judged} packets, digest {run.digest}")
+        if verdict.failure:
+            self._print(f"  {verdict.failure}")
+        if run.recording:
+            for line in story_lines(run.schedule, run.recording, verdict):
+                self._print(line)
+            if self.options.until:
+                self._write_state(run.recording, f"{name}-{mode}-seed-{run.schedule.seed}")
+        if number > MOST_PRINTED:
+            self._print_progress(f"{name} ({mode})", number)
         return verdict
+
+    def _judge(self, run: UniverseRun) -> Verdict:
+        if run.recording is None:
+            return Verdict(judged=0, violations=(), unjudged={}, failure=run.error)
+        return judge_universe(run.schedule, run.recording, self.excuse)
+
+    def _print_progress(self, subject: str, number: int) -> None:
+        """Print how far it is, once a minute."""
+        now, began = time.monotonic(), self.mode_began
+        if now - self.printed_at < PROGRESS_SECONDS:
+            return
+        self.printed_at = now
+        done = self.tally.universes - self.done_before
+        left = (number - done) * (now - began) / done / 60
+        self._print(f"{subject}: {done} of {number} universes; {self.tally}; {left:.0f} min left")
+
+    def _write_state(self, recording: Recording, name: str) -> None:
+        """Write what was read where a universe was stopped."""
+        folder = self.options.directory / f"{name}-at-{self.options.until:g}"
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, text in state_files(recording, NODES):
+            (folder / file).write_text(text)
+        self._print(f"  its state: {folder}")
 
     def _keep(self, schedule: Schedule, verdict: Verdict, subject: str, arguments: Sequence[str]) -> None:
         """Write the shortest failing schedule that is found soon."""

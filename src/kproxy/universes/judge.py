@@ -60,6 +60,11 @@ class Verdict:
     """True if that was the subject's failure, and not the harness's."""
 
     @property
+    def result(self) -> str:
+        """The verdict in one word; ``broken``: the harness failed."""
+        return "unlawful" if self.unlawful else "broken" if self.failure else "lawful"
+
+    @property
     def unlawful(self) -> bool:
         """True if the subject did what it must not."""
         return bool(self.violations) or self.subject_failed

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import shlex
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 
 from kproxy.conformance.binding.bind import Instance
@@ -28,7 +30,7 @@ from kproxy.lab.apiserver.resources import ALL_KINDS, ResourceKind
 from kproxy.lab.apiserver.routes import Verb
 from kproxy.lab.lab import Lab, open_lab
 from kproxy.lab.namespaces import LabError
-from kproxy.lab.processes import Xtables
+from kproxy.lab.processes import Xtables, run_in
 from kproxy.lab.topology import NODES
 from kproxy.model.network import Protocol
 from kproxy.spec.outcome import Delivered
@@ -42,10 +44,12 @@ from kproxy.universes.recording import (
     Line,
     LogEnded,
     Probed,
+    StateRead,
     encode_line,
     outcomes_text,
 )
 from kproxy.universes.schedule import FaultKind, Schedule, TimedFault, TimedFlow, TimedProbe
+from kproxy.universes.stop import Stop
 
 PATIENCE = 0.9
 """Seconds to wait for an answer: less than until TCP sends its first packet again."""
@@ -76,9 +80,15 @@ class Universe:
         """Nanoseconds since the beginning."""
         return time.monotonic_ns() - self.began
 
-    async def play(self) -> None:
-        """Do all that the schedule says, at its times."""
+    async def play(self, until: float) -> None:
+        """Do all that the schedule says, at its times, but nothing after ``until``."""
         self.began = time.monotonic_ns()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(until):
+                await self._play()
+        self.proxies.check()
+
+    async def _play(self) -> None:
         faults = enumerate(self.schedule.faults)
         probes = enumerate(self.schedule.probes)
         flows = enumerate(self.schedule.flows)
@@ -88,7 +98,16 @@ class Universe:
             *(self._at(probe.at, self._probe(number, probe)) for number, probe in probes),
             *(self._at(flow.at, self._hold(number, flow)) for number, flow in flows),
         )
-        self.proxies.check()
+
+    async def read_state(self, commands: Iterable[Sequence[str]]) -> None:
+        """Record what commands print, each a namespace and an argument vector."""
+        for namespace, *argv in commands:
+            at = self.now
+            try:
+                text = await run_in(self.lab.network[namespace], argv)
+            except (LabError, OSError) as error:
+                text = f"{error}\n"
+            self.write(StateRead(at=at, namespace=namespace, command=shlex.join(argv), text=text))
 
     async def _at(self, seconds: float, what: Coroutine[None, None, None]) -> None:
         await self._sleep_until(seconds)
@@ -249,8 +268,13 @@ def clock_set_forward(seconds: float) -> Iterator[None]:
         time.clock_settime(time.CLOCK_REALTIME, time.time() - seconds)
 
 
-async def play_schedule(schedule: Schedule, subject: Subject, mode: str, variant: Xtables) -> int:
-    """Play a schedule and print its recording; returns the exit status: 0 also where the subject has failed."""
+async def play_schedule(
+    schedule: Schedule, subject: Subject, mode: str, variant: Xtables, stop: Stop | None = None
+) -> int:
+    """Play a schedule and print its recording; returns the exit status: 0 also where the subject has failed.
+
+    ``stop``: where to end before its end, and to read the state.
+    """
     instance = Instance(schedule.case, schedule.family, 0, 0)
     began = time.monotonic_ns()
 
@@ -261,7 +285,9 @@ async def play_schedule(schedule: Schedule, subject: Subject, mode: str, variant
         async with open_universe(schedule, instance, subject, mode, variant, write) as universe:
             try:
                 began = time.monotonic_ns()
-                await universe.play()
+                await universe.play(stop.until if stop else inf)
+                if stop:
+                    await universe.read_state(stop.commands(universe.proxies.tools))
             finally:
                 for node in NODES:
                     write(LogEnded(at=universe.now, node=node, text=universe.proxies.whole_log(node)))

@@ -71,6 +71,15 @@ class LogEnded(msgspec.Struct, frozen=True, kw_only=True, tag="log"):
     text: str
 
 
+class StateRead(msgspec.Struct, frozen=True, kw_only=True, tag="state"):
+    """Output of a command where the universe was stopped; ``namespace``: the lab's name of it."""
+
+    at: int
+    namespace: str
+    command: str
+    text: str
+
+
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     """Universe's end before its schedule's: ``subject`` if its proxy is to blame, else the harness."""
 
@@ -79,7 +88,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     text: str
 
 
-Line = Changed | FaultBegan | FaultEnded | Probed | FlowExchanged | LogEnded | Failed
+Line = Changed | FaultBegan | FaultEnded | Probed | FlowExchanged | LogEnded | StateRead | Failed
 _DECODER = msgspec.json.Decoder(Line)
 
 
@@ -101,6 +110,10 @@ class Recording:
     def exchanges(self, number: int) -> Iterator[FlowExchanged]:
         """Exchanges on a flow."""
         return (line for line in self.lines if isinstance(line, FlowExchanged) and line.number == number)
+
+    def states(self) -> Iterator[StateRead]:
+        """Outputs of the commands that ran where it was stopped."""
+        return (line for line in self.lines if isinstance(line, StateRead))
 
     def log(self, node: str) -> str:
         """All that a node's proxy has logged."""

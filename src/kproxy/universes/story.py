@@ -14,18 +14,20 @@ MOST_VIOLATIONS = 3
 
 def story_lines(schedule: Schedule, recording: Recording, verdict: Verdict) -> Iterator[str]:
     """Lines of the story; none where all was lawful."""
-    if verdict.failure:
-        yield f"  {verdict.failure}"
     for violation in verdict.violations[:MOST_VIOLATIONS]:
         yield from _before(schedule, recording, violation)
-        again = ", as before" if violation.established else ""
-        sent = violation.sent
-        yield f"  {violation.at:10.6f} s  {sent.sender} to {describe_target(sent.to)}{again}"
+        yield f"  {violation.at:10.6f} s  {describe_sent(violation)}"
         yield f"      lawful:  {' or '.join(violation.lawful)}"
         yield f"      seen:    {violation.seen}"
         yield f"      clauses: {', '.join(violation.clauses)}"
     if (more := len(verdict.violations) - MOST_VIOLATIONS) > 0:
         yield f"  and {more} more"
+
+
+def describe_sent(violation: Violation) -> str:
+    """Packet of a violation: its sender and its destination."""
+    again = ", as before" if violation.established else ""
+    return f"{violation.sent.sender} to {describe_target(violation.sent.to)}{again}"
 
 
 def _before(schedule: Schedule, recording: Recording, violation: Violation) -> Iterator[str]:
