@@ -1,6 +1,11 @@
-"""Universes: a seed repeats itself to the nanosecond, for every mode, and another seed does not."""
+"""Universes: a seed repeats itself to the nanosecond, for every mode, and another seed does not.
+
+Of kproxy, and of the programs that ``KPROXY_TEST_KUBE_PROXY`` and ``KPROXY_TEST_KUBE_ROUTER`` name.
+"""
 
 from __future__ import annotations
+
+import os
 
 import pytest
 
@@ -8,14 +13,36 @@ from kproxy.conformance.subjects.subject import load_subject
 from kproxy.universes.draw import draw_schedule
 from kproxy.universes.launch import find_kernel, run_universes
 
-MODES = (("iptables", "nft"), ("iptables", "legacy"), ("nftables", "nft"), ("ipvs", "legacy"))
+KPROXY = [
+    ("kproxy", "", mode, variant)
+    for mode, variant in (
+        ("iptables", "nft"),
+        ("iptables", "legacy"),
+        ("nftables", "nft"),
+        ("ipvs", "legacy"),
+    )
+]
+OTHERS = [
+    (name, os.environ[variable], mode, "auto")
+    for name, variable in (
+        ("kube-proxy", "KPROXY_TEST_KUBE_PROXY"),
+        ("kube-router", "KPROXY_TEST_KUBE_ROUTER"),
+    )
+    if variable in os.environ
+    for mode in load_subject(name, os.environ[variable]).modes
+]
 
 
-@pytest.mark.parametrize(("mode", "variant"), MODES)
-def test_a_seed_repeats_itself_and_another_does_not(mode: str, variant: str) -> None:
-    assert mode in load_subject("kproxy").modes
+def test_kproxy_is_tested_in_all_modes() -> None:
+    assert {mode for _, _, mode, _ in KPROXY} == set(load_subject("kproxy").modes)
+
+
+@pytest.mark.parametrize(
+    "subject", [*KPROXY, *OTHERS], ids=lambda subject: "-".join((subject[0], *subject[2:]))
+)
+def test_a_seed_repeats_itself_and_another_does_not(subject: tuple[str, str, str, str]) -> None:
     schedules = [draw_schedule(seed) for seed in (7, 7, 8)]
-    ran = run_universes(find_kernel(), schedules, ("kproxy", "", mode, variant), 2)
+    ran = run_universes(find_kernel(), schedules, subject, 2)
     digests = [(run.schedule.seed, run.digest, run.error) for run in ran]
     assert [error for _, _, error in digests] == ["", "", ""]
     assert len({digest for seed, digest, _ in digests if seed == 7}) == 1
