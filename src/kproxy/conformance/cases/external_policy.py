@@ -281,7 +281,8 @@ INSIDE_OUTLIVES_THE_POLICY = case(
     Probe(sender=client("a"), to=LOCAL_FAR.node_port("a"), expect=DROPPED, clauses=(change.POLICY,)),
     Send(flow="pod", expect=SAME_ENDPOINT, clauses=("established.survives-policy-change",)),
     Send(flow="process", expect=SAME_ENDPOINT, clauses=("established.survives-policy-change",)),
-    clauses=SILENCE
+    clauses=LOCAL_CLAUSES
+    | SILENCE
     | {
         "node-port.every-node.served",
         "masquerade.external-policy-cluster.rewritten",
