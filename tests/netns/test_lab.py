@@ -339,6 +339,23 @@ def test_a_held_flow_keeps_its_port_and_its_endpoint(served: Bench, protocol: Pr
     assert seen[0].who == "b1"
 
 
+def test_a_datagram_that_was_stopped_at_its_sender_is_not_part_of_the_next(bench: Bench) -> None:
+    lab, node = bench.lab, bench.lab.network["a"]
+    lab.servers.serve(lab.network["b1"], OPEN, UDP, "b1")
+    rule = ("OUTPUT", "-p", "udp", "--dport", str(OPEN), "-j", "DROP")
+    node.run(("iptables", "-A", *rule))
+
+    async def twice() -> list[Observation]:
+        flow, first = await lab.open_flow(ask("a", LAB.pod_address["b1"][V4], protocol=UDP))
+        assert flow is not None
+        node.run(("iptables", "-D", *rule))
+        return [first, await flow.exchange(PATIENCE)]
+
+    stopped, seen = bench.run(twice())
+    assert stopped == Silent(stopped_at_sender=True)
+    assert answered(seen).who == "b1"
+
+
 def test_a_fixed_source_port_can_be_used_again_at_once(served: Bench) -> None:
     request = ask("a1", LAB.pod_address["b1"][V4], source_port=23456)
     assert [answered(one(served, request)).peer.port for _ in range(3)] == [23456] * 3

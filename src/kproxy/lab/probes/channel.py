@@ -188,7 +188,8 @@ class Channel:
         except BlockingIOError:
             sent = 0
         except OSError as error:
-            self._loop.remove_writer(self._descriptor)  # what was refused is not sent again
+            self._out = b""  # what was refused is not sent again, nor with the next datagram
+            self._loop.remove_writer(self._descriptor)
             self._failed(error.errno or 0)
             return
         self._out = self._out[sent:]
