@@ -34,12 +34,19 @@ PAUSES = (0.0, 0.0, 0.001, 0.01, 0.1, 0.1, 0.5, 1.0, 3.0, 8.0)
 ZONES = ("zone-a", "zone-b", "")
 LENGTHS = (0.2, 1.0, 4.0, 12.0, 12.0, 40.0)
 """Seconds that a fault lasts."""
-LONGEST = {FaultKind.WRITES_REFUSED: 12.0}
-"""Seconds that a fault lasts at most: each refused write costs the host some computing."""
+LONGEST = {
+    FaultKind.WRITES_REFUSED: 12.0,
+    FaultKind.PROXY_RESTARTED: 1.0,
+    FaultKind.THREADS_HELD: 1.0,
+}
+"""Seconds that a fault lasts at most: each refused write, and each call of a traced thread, costs the host some computing."""
 DELAYS = (0.001, 0.01, 0.1, 0.4)
 """Seconds that a slow write, or event, takes."""
+HELD = (0.00005, 0.001)
+"""Seconds that a thread is held at most."""
 FAULTS = (*FaultKind, FaultKind.WRITES_SLOW, FaultKind.WRITES_SLOW, FaultKind.WRITES_REFUSED)
 """Faults to choose from: since computing takes no time, slow writes alone give a sync its width."""
+HOLDING = frozenset({FaultKind.PROXY_RESTARTED, FaultKind.THREADS_HELD})
 SLOWED = frozenset({FaultKind.WRITES_SLOW, FaultKind.EVENTS_TRICKLE, FaultKind.LISTS_CUT})
 STEPS = (-86400.0, -3.0, 3.0, 86400.0)
 """Seconds by which the wall clock is wrong."""
@@ -70,6 +77,8 @@ def draw_schedule(seed: int) -> Schedule:
 
 def _changes(choose: Chooser) -> Iterator[TimedChange]:
     services = {name: generate_service(choose, name) for name in SERVICES[: choose((2, 3))]}
+    if choose((True, False)):  # nodes that have their zone before some start of their proxy
+        yield from (TimedChange(at=0.0, step=SetZone(node, choose(ZONES))) for node in NODES)
     yield TimedChange(at=0.0, step=Apply(*services.values()))
     deleted: set[str] = set()
     pauses = [choose(PAUSES) for _ in range(choose(range(8, 20)))]
@@ -113,6 +122,8 @@ def _faults(choose: Chooser, end: float) -> Iterator[TimedFault]:
 def _pause(choose: Chooser, kind: FaultKind) -> float:
     if kind is FaultKind.CLOCK_STEPS:
         return choose(STEPS)
+    if kind in HOLDING:
+        return choose(HELD)
     return choose(DELAYS) if kind in SLOWED else 0.0
 
 

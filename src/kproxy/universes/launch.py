@@ -20,6 +20,9 @@ from kproxy.universes.schedule_files import schedule_source
 MEMORY = 1024
 """Memory of a universe in MiB; it takes from the host what it uses."""
 
+GO = {"GOMAXPROCS": "8", "GOGC": "off", "GOMEMLIMIT": "400MiB"}
+"""Settings of programs in Go: with one processor only, they would run one thread after the other; a garbage collection waits for
+a thread that is held by computing, for which no time passes."""
 _SCHEDULE = "schedule.py"
 
 
@@ -89,6 +92,7 @@ def constant_environment() -> dict[str, str]:
     return {
         **{name: _absolute(os.environ[name]) for name in ("PATH", "PYTHONPATH") if name in os.environ},
         "PYTHONHASHSEED": "0",
+        **GO,
         "PYTHONDONTWRITEBYTECODE": "1",
         "HOME": "/",
         "LANG": "C.UTF-8",

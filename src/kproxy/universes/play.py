@@ -53,6 +53,8 @@ from kproxy.universes.stop import Stop
 
 PATIENCE = 0.9
 """Seconds to wait for an answer: less than until TCP sends its first packet again."""
+MOST_FAULTS = 100
+"""So many numbers follow each seed, one for each fault."""
 _FOLDER = Path("/dev/shm/universe")  # noqa: S108 (a guest's own)
 _XTABLES_LOCK = Path("/run/xtables.lock")
 _READS = frozenset({Verb.LIST, Verb.WATCH})
@@ -180,13 +182,24 @@ class Universe:
     async def _have(self, number: int, fault: TimedFault) -> None:
         """Have a fault from now until its end."""
         self.write(FaultBegan(at=self.now, number=number))
-        async with self._fault(fault):
+        async with self._fault(number, fault):
             await asyncio.sleep(fault.seconds)
         self.write(FaultEnded(at=self.now, number=number))
 
     @asynccontextmanager
-    async def _fault(self, fault: TimedFault) -> AsyncIterator[None]:
+    async def _fault(self, number: int, fault: TimedFault) -> AsyncIterator[None]:
+        seed = self.schedule.seed * MOST_FAULTS + number
         match fault.kind:
+            case FaultKind.PROXY_RESTARTED:
+                await self.proxies.kill(fault.node)
+                self.proxies.start(fault.node)
+                await self.proxies.hold_threads(fault.node, fault.pause, seed)
+                yield
+                await self.proxies.take_writes(fault.node)
+            case FaultKind.THREADS_HELD:
+                await self.proxies.hold_threads(fault.node, fault.pause, seed)
+                yield
+                await self.proxies.take_writes(fault.node)
             case FaultKind.PROXY_KILLED:
                 await self.proxies.kill(fault.node)
                 yield

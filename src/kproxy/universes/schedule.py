@@ -26,6 +26,8 @@ class FaultKind(enum.Enum):
         "older versions are gone (410), and new lists come one object at a time and are cut at the end"
     )
     PROXY_KILLED = "the proxy is killed, and started again at the end"
+    PROXY_RESTARTED = "the proxy is killed and started again, and threads of it are held now and then"
+    THREADS_HELD = "threads of the proxy are held now and then, while its others run"
     PROXY_STOPPED = "the proxy is stopped (SIGSTOP), and continued at the end"
     WRITES_REFUSED = "the kernel refuses the proxy's writes (ENOBUFS)"
     WRITES_SLOW = "each write of the proxy to the kernel takes a while"
@@ -47,7 +49,9 @@ OF_MACHINE = frozenset({FaultKind.XTABLES_LOCKED, FaultKind.CLOCK_STEPS})
 OF_NODE = frozenset(
     {
         FaultKind.PROXY_KILLED,
+        FaultKind.PROXY_RESTARTED,
         FaultKind.PROXY_STOPPED,
+        FaultKind.THREADS_HELD,
         FaultKind.WRITES_REFUSED,
         FaultKind.WRITES_SLOW,
     }
@@ -57,6 +61,8 @@ OF_NODE = frozenset(
 RECOVERY: Mapping[FaultKind, float] = {
     **dict.fromkeys(FaultKind, 65.0),
     FaultKind.PROXY_KILLED: CONVERGENCE,
+    FaultKind.PROXY_RESTARTED: CONVERGENCE,
+    FaultKind.THREADS_HELD: CONVERGENCE,
     FaultKind.PROXY_STOPPED: CONVERGENCE,
     FaultKind.WRITES_SLOW: CONVERGENCE,
     FaultKind.CLOCK_STEPS: CONVERGENCE,
@@ -82,7 +88,7 @@ class TimedChange:
 class TimedFault:
     """Fault; ``node``: the one that has it, empty for the API server's and the machine's.
 
-    ``pause``: seconds of each write or event, or of the clock's step; ``resource``: the only one that a fault of the API server
+    ``pause``: seconds of each write or event, or of the clock's step, or that a thread is held at most; ``resource``: the only one that a fault of the API server
     concerns, None for all.
     """
 

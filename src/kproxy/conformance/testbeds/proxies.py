@@ -23,7 +23,7 @@ from kproxy.conformance.testbed import HarnessError, SubjectFailed
 from kproxy.conformance.testbeds.cause import first_error
 from kproxy.conformance.testbeds.disk_watch import DiskWatch, read_tail
 from kproxy.lab.apiserver import ResourceKind, kubeconfig
-from kproxy.lab.faults.write_faults import WriteFault, delay_writes, inject_write_errors
+from kproxy.lab.faults.write_faults import WriteFault, delay_writes, hold_threads, inject_write_errors
 from kproxy.lab.kernels.current import time_here
 from kproxy.lab.kernels.uml import Time
 from kproxy.lab.network import Network
@@ -222,8 +222,14 @@ class Proxies:
             processes = [process.pid for process in self._running[node]]
             self._write_faults[node] = await delay_writes(processes, seconds)
 
+    async def hold_threads(self, node: str, seconds: float, seed: int) -> None:
+        """Hold threads of a node's proxy now and then, until `take_writes`. Raises `LabError`."""
+        if node not in self._write_faults:
+            processes = [process.pid for process in self._running[node]]
+            self._write_faults[node] = await hold_threads(processes, seconds, seed)
+
     async def take_writes(self, node: str) -> None:
-        """End `refuse_writes`, or `delay_writes`."""
+        """End `refuse_writes`, `delay_writes` or `hold_threads`."""
         if node in self._write_faults:
             await self._write_faults.pop(node).end()
 

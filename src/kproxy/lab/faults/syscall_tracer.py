@@ -1,8 +1,9 @@
-"""Makes netlink and bpf writes of running programs fail with an errno, or late, for as long as this program runs.
+"""Makes netlink and bpf writes of running programs fail with an errno, or late, or holds threads, for as long as this program runs.
 
-``syscall_tracer.py ERRNO FAMILY MICROSECONDS PID...`` traces these processes (ptrace(2)), with their descendants and all
+``syscall_tracer.py ERRNO FAMILY MICROSECONDS SEED PID...`` traces these processes (ptrace(2)), with their descendants and all
 processes they will start. FAMILY is the number of an address family, 0 for all. Each write begins MICROSECONDS late, one
-after the other; with ERRNO 0 it succeeds. It writes ``ready`` when every thread is traced, and is
+after the other; with ERRNO 0 it succeeds. With a SEED, -1 for none, no write is touched: threads are held instead, each up
+to MICROSECONDS (`ThreadHolder`). It writes ``ready`` when every thread is traced, and is
 ended by SIGKILL: the kernel then detaches all tracees. Why ptrace: docs/adr/0018-writes-fail-by-ptrace.md. Below
 `kproxy.lab.faults.write_faults`, which starts it.
 
@@ -34,7 +35,9 @@ Standard library only: it is run as a file, with ``-I -S``.
 from __future__ import annotations
 
 import ctypes
+import heapq
 import os
+import random
 import re
 import signal
 import socket
@@ -79,45 +82,24 @@ _TABLES = range(64, 66)
 """Socket options that replace a table of legacy iptables, or its counters (IPT_SO_SET_REPLACE, IPT_SO_SET_ADD_COUNTERS)."""
 _IPVS = range(1152, 1216)
 """Socket options of IPVS, from IP_VS_BASE_CTL on."""
+_WAKING = {202, 281}
+"""Calls by which threads wake each other and are woken: futex, epoll_pwait."""
+_ONE_IN = 8
+"""Of so many such calls one holds its thread."""
 _MAP_WRITES = {2, 3, 26, 27}
 """Commands of bpf(2) that set or delete elements of a map."""
+
+
+_REGISTERS = """
+    r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi
+    orig_rax rip cs eflags rsp ss fs_base gs_base ds es fs gs
+"""
 
 
 class _Registers(ctypes.Structure):
     """``struct user_regs_struct`` of x86-64."""
 
-    _fields_ = [
-        (name, ctypes.c_ulonglong)
-        for name in [
-            "r15",
-            "r14",
-            "r13",
-            "r12",
-            "rbp",
-            "rbx",
-            "r11",
-            "r10",
-            "r9",
-            "r8",
-            "rax",
-            "rcx",
-            "rdx",
-            "rsi",
-            "rdi",
-            "orig_rax",
-            "rip",
-            "cs",
-            "eflags",
-            "rsp",
-            "ss",
-            "fs_base",
-            "gs_base",
-            "ds",
-            "es",
-            "fs",
-            "gs",
-        ]
-    ]
+    _fields_ = [(name, ctypes.c_ulonglong) for name in _REGISTERS.split()]
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -339,7 +321,9 @@ class Tracer:
 
     def step(self) -> int:
         """Wait for the next stopped thread, handle its stop and continue it; returns its ID."""
-        thread, status = os.waitpid(-1, _WALL)
+        return self._handle(*os.waitpid(-1, _WALL))
+
+    def _handle(self, thread: int, status: int) -> int:
         if not os.WIFSTOPPED(status):
             self._traced.discard(thread)
             return thread
@@ -352,21 +336,65 @@ class Tracer:
         if event == _EVENT_STOP and number in _GROUP_STOPS:
             _ptrace(_LISTEN, thread)
             return
-        if number == _SYSCALL_STOP:
-            self._judge(thread)
+        if number == _SYSCALL_STOP and self._keeps(thread):
+            return
         delivered = 0 if event or number == _SYSCALL_STOP else number
         _ptrace(_CONT_TO_SYSCALL, thread, 0, delivered)
 
-    def _judge(self, thread: int) -> None:
-        registers = _Registers()
-        _ptrace(_GETREGS, thread, 0, ctypes.addressof(registers))
+    def _keeps(self, thread: int) -> bool:
+        """Handle a system call's entry or exit; True if the thread is to go on later."""
+        registers = _registers(thread)
         if not self._concerned(thread, registers):
-            return
+            return False
         time.sleep(self._pause)
         if self._number:
             registers.orig_rax = ctypes.c_ulonglong(-1).value
             registers.rax = ctypes.c_ulonglong(-self._number).value
             _ptrace(_SETREGS, thread, 0, ctypes.addressof(registers))
+        return False
+
+
+class ThreadHolder(Tracer):
+    """Tracer that holds a thread now and then as it has woken others or was woken, while all others run: up to ``pause`` seconds.
+
+    So steps of two threads happen in an order in which they seldom do. Which, follows from the seed, as far as the threads do.
+    """
+
+    def __init__(self, pause: float, seed: int) -> None:
+        super().__init__(0, 0, pause)
+        self._choose = random.Random(seed)  # noqa: S311
+        self._held: list[tuple[float, int]] = []
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+
+    def step(self) -> int:
+        """As that of `Tracer`, and continue threads that have been held long enough."""
+        while True:
+            self._release()
+            thread, status = os.waitpid(-1, _WALL | (os.WNOHANG if self._held else 0))
+            if thread:
+                return self._handle(thread, status)
+            signal.sigtimedwait({signal.SIGCHLD}, max(0.0, self._held[0][0] - time.monotonic()))
+
+    def _release(self) -> None:
+        while self._held and self._held[0][0] <= time.monotonic():
+            _, thread = heapq.heappop(self._held)
+            with suppress(ProcessLookupError):
+                _ptrace(_CONT_TO_SYSCALL, thread)
+
+    def _keeps(self, thread: int) -> bool:
+        registers = _registers(thread)
+        if registers.orig_rax not in _WAKING or ctypes.c_longlong(registers.rax).value == -_ENOSYS:
+            return False
+        if self._choose.randrange(_ONE_IN):
+            return False
+        heapq.heappush(self._held, (time.monotonic() + self._pause * self._choose.random(), thread))
+        return True
+
+
+def _registers(thread: int) -> _Registers:
+    registers = _Registers()
+    _ptrace(_GETREGS, thread, 0, ctypes.addressof(registers))
+    return registers
 
 
 def _is_traced(thread: int) -> bool:
@@ -385,8 +413,8 @@ def _steps(tracer: Tracer) -> Iterator[int]:
 
 def trace_syscalls(arguments: list[str]) -> int:
     """Trace until killed, or until no traced thread is left; returns the exit status."""
-    number, family, pause, *roots = map(int, arguments)
-    tracer = Tracer(number, family, pause / 1e6)
+    number, family, pause, seed, *roots = map(int, arguments)
+    tracer = Tracer(number, family, pause / 1e6) if seed < 0 else ThreadHolder(pause / 1e6, seed)
     try:
         tracer.seize(roots)
         os.write(1, READY)

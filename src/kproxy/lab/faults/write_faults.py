@@ -61,7 +61,14 @@ async def delay_writes(processes: Iterable[int], seconds: float) -> WriteFault:
     return await _trace(processes, 0, socket.AF_UNSPEC, round(seconds * 1e6))
 
 
-async def _trace(processes: Iterable[int], number: int, family: int, microseconds: int) -> WriteFault:
+async def hold_threads(processes: Iterable[int], seconds: float, seed: int) -> WriteFault:
+    """Hold threads of these processes now and then, up to so many seconds, by a seed. As `inject_write_errors`."""
+    return await _trace(processes, 0, socket.AF_UNSPEC, round(seconds * 1e6), seed)
+
+
+async def _trace(
+    processes: Iterable[int], number: int, family: int, microseconds: int, seed: int = -1
+) -> WriteFault:
     argv = [
         *DIE_WITH_PARENT,
         sys.executable,
@@ -71,6 +78,7 @@ async def _trace(processes: Iterable[int], number: int, family: int, microsecond
         str(number),
         str(int(family)),
         str(microseconds),
+        str(seed),
         *map(str, processes),
     ]
     tracer = _start(argv)
