@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 from kproxy.conformance.case import Apply, CaseService, Delete, SetZone
@@ -28,6 +29,7 @@ from kproxy.universes.schedule import (
     TimedProbe,
 )
 
+Step = Apply | Delete | SetZone
 SERVICES = ("web", "api", "dns")
 PAUSES = (0.0, 0.0, 0.001, 0.01, 0.1, 0.1, 0.5, 1.0, 3.0, 8.0)
 """Seconds between two changes: bursts, changes within a sync, and changes that have settled."""
@@ -57,32 +59,51 @@ PROBES = 3
 """Probes of one moment; starting a universe costs far more than they do."""
 FINAL_PROBES = 100
 FLOWS = 6
+CALM = (4, 6, 8)
+"""Changes that come alone when all faults are over: among faults, and in bursts, much of what a proxy misses is made good by
+the next change."""
 FLOW_PAUSES = (0.3, 1.0, 1.0)
 """Seconds between two exchanges on a flow."""
 
 
 def draw_schedule(seed: int) -> Schedule:
-    """Schedule of a seed: Services at its beginning, then changes, faults, probes and flows, and probes when all has settled."""
+    """Schedule of a seed: Services, changes among faults, changes in calm, with probes and flows, and probes when all has settled."""
     choose = random.Random(f"universe/{seed}").choice  # noqa: S311
     family = choose(tuple(Family))
-    changes = tuple(_changes(choose))
+    steps = _steps(choose)
+    changes = tuple(_changes(choose, steps))
     faults = tuple(sorted(_faults(choose, changes[-1].at), key=lambda fault: fault.at))
     drawn = Schedule(seed=seed, family=family, changes=changes, faults=faults)
+    calm = tuple(_calm_changes(choose, steps, drawn))
+    drawn = Schedule(seed=seed, family=family, changes=(*changes, *calm), faults=faults)
     probes = sorted(_probes(choose, drawn), key=lambda probe: probe.at)
     flows = tuple(_flows(choose, drawn))
-    return Schedule(
-        seed=seed, family=family, changes=changes, faults=faults, probes=tuple(probes), flows=flows
-    )
+    return replace(drawn, probes=tuple(probes), flows=flows)
 
 
-def _changes(choose: Chooser) -> Iterator[TimedChange]:
-    services = {name: generate_service(choose, name) for name in SERVICES[: choose((2, 3))]}
+def _changes(choose: Chooser, steps: Iterator[Step]) -> Iterator[TimedChange]:
+    """Services, then changes in bursts and with pauses."""
     if choose((True, False)):  # nodes that have their zone before some start of their proxy
         yield from (TimedChange(at=0.0, step=SetZone(node, choose(ZONES))) for node in NODES)
-    yield TimedChange(at=0.0, step=Apply(*services.values()))
-    deleted: set[str] = set()
+    yield TimedChange(at=0.0, step=next(steps))
     pauses = [choose(PAUSES) for _ in range(choose(range(8, 20)))]
     for at in accumulate(pauses, initial=CONVERGENCE + 1):
+        yield TimedChange(at=round(at, 6), step=next(steps))
+
+
+def _calm_changes(choose: Chooser, steps: Iterator[Step], schedule: Schedule) -> Iterator[TimedChange]:
+    """Changes that come alone when all has recovered: each must be in effect before the next."""
+    for number in range(choose(CALM)):
+        at = schedule.end + CONVERGENCE + number * (CONVERGENCE + 1.0)
+        yield TimedChange(at=round(at, 6), step=next(steps))
+
+
+def _steps(choose: Chooser) -> Iterator[Step]:
+    """Services, then changes of them without end; a Service that is deleted is deleted again after it was there again."""
+    services = {name: generate_service(choose, name) for name in SERVICES[: choose((2, 3))]}
+    yield Apply(*services.values())
+    deleted: set[str] = set()
+    while True:
         step = _change(choose, services)
         if isinstance(step, Delete):
             if step.service.name in deleted:
@@ -90,10 +111,10 @@ def _changes(choose: Chooser) -> Iterator[TimedChange]:
             deleted.add(step.service.name)
         elif isinstance(step, Apply):
             deleted -= {service.name for service in step.services}
-        yield TimedChange(at=round(at, 6), step=step)
+        yield step
 
 
-def _change(choose: Chooser, services: dict[str, CaseService]) -> Apply | Delete | SetZone:
+def _change(choose: Chooser, services: dict[str, CaseService]) -> Step:
     if choose(range(10)) == 9:
         return SetZone(choose(NODES), choose(ZONES))
     return generate_change(choose, services)

@@ -67,8 +67,9 @@ def simpler_schedules(schedule: Schedule) -> Iterator[Schedule]:
 def _cuts(schedule: Schedule) -> Iterator[Schedule]:
     for number in range(len(schedule.faults)):
         yield replace(schedule, faults=_without(schedule.faults, number))
-    for number in range(1, len(schedule.changes)):
-        yield replace(schedule, changes=_without(schedule.changes, number))
+    if len(schedule.changes) > 1:
+        for number in range(len(schedule.changes)):
+            yield replace(schedule, changes=_without(schedule.changes, number))
     for number, change in enumerate(schedule.changes):
         if not isinstance(change.step, Apply):
             continue
