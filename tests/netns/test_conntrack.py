@@ -8,6 +8,8 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
+from ipaddress import ip_network
 
 import pytest
 
@@ -193,6 +195,16 @@ def test_entries_from_before_the_start_are_looked_at(world: World, client: socke
     world.stale = ConntrackCleaner(world.family, AddressMonitor(world.family, DEVICE).current)
     assert world.remove(world.dns(2)) == 1
     assert world.receiver(client) == 2
+
+
+def test_entries_of_a_service_that_went_while_no_proxy_ran_go(world: World, client: socket.socket) -> None:
+    world.apply(world.dns(1))
+    assert world.receiver(client) == 1
+    world.stale = ConntrackCleaner(world.family, AddressMonitor(world.family, DEVICE).current)
+    assert world.stale.remove(plan_of(family=world.family)) == 0, "what the address was is not known yet"
+    known = replace(plan_of(family=world.family), service_cidrs=(ip_network(world.vip),))
+    in_range = [place for place in destinations(world) if place[0] == world.vip]
+    assert world.stale.remove(known) == len(in_range), "a node port is in no range"
 
 
 def test_other_flows_stay(world: World) -> None:

@@ -134,7 +134,7 @@ def _clean_once(remove: Function) -> Function:
         except HostError:
             plan = self._plan
             services = tuple(s for s in plan.services if s.protocol.name == "UDP")
-            self.cleaner._handled_services = (plan.node_ports, services)
+            self.cleaner._handled = (plan.node_ports, services, plan.service_cidrs)
             raise
 
     return brought

@@ -110,7 +110,7 @@ class ProxyBackend(Protocol):
     """
 
     follows_service_cidrs: bool
-    """Rules depend on ServiceCIDR objects, which are watched then."""
+    """ServiceCIDR objects are watched: rules depend on them, or what is known of flows that an earlier process served."""
 
     counts_services: bool
     """``sync_proxy_rules_no_local_endpoints_total`` counts Services, not service ports."""

@@ -90,6 +90,7 @@ def test_it_waits_for_an_api_server_and_ends_well_when_instructed_to(
     assert {path for path, _ in script.requested} == {
         "/api/v1/services",
         "/apis/discovery.k8s.io/v1/endpointslices",
+        "/apis/networking.k8s.io/v1/servicecidrs",
         "/api/v1/nodes",
     }
 

@@ -27,6 +27,7 @@ class _Iptables(CommonBackend):
         }
     )
     localhost_node_ports = True
+    follows_service_cidrs = True
 
     def load(self) -> None:
         from kproxy.proxy.backends.iptables.kernel import dataplane  # noqa: F401, PLC0415

@@ -16,11 +16,11 @@ port is one only where the plan serves it, so flows through this node to the sam
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kproxy.linux import conntrack
 from kproxy.linux.conntrack import Socket, UdpFlow
-from kproxy.model.network import Address, Family, Protocol, family_of
+from kproxy.model.network import Address, Family, Network, Protocol, family_of
 from kproxy.proxy.plan import NodePorts, Plan, ServicePlan
 
 
@@ -29,12 +29,14 @@ class UdpFrontends:
     """UDP frontends, and the serving endpoints of each.
 
     ``node_addresses`` and ``localhost``: the destinations at which the ports of ``by_node_port`` are frontends.
+    ``ranges``: any destination in them is a frontend, of no endpoint if it is not in ``by_socket``.
     """
 
     by_socket: Mapping[Socket, frozenset[Socket]] = field(default_factory=dict)
     by_node_port: Mapping[int, frozenset[Socket]] = field(default_factory=dict)
     node_addresses: frozenset[Address] = frozenset()
     localhost: bool = False
+    ranges: tuple[Network, ...] = ()
 
     def serving(self, destination: Socket) -> frozenset[Socket] | None:
         """The endpoints behind a destination, maybe none; None when it is no frontend."""
@@ -42,10 +44,12 @@ class UdpFrontends:
         found = self.by_socket.get(destination)
         if found is None and port in self.by_node_port and self._accepts_node_ports(address):
             return self.by_node_port[port]
+        if found is None and any(address in network for network in self.ranges):
+            return frozenset()
         return found
 
     def __bool__(self) -> bool:
-        return bool(self.by_socket or self.by_node_port)
+        return bool(self.by_socket or self.by_node_port or self.ranges)
 
     def _accepts_node_ports(self, address: Address) -> bool:
         if address.is_loopback:
@@ -92,10 +96,13 @@ class ConntrackCleaner:
     def __init__(self, family: Family, node_addresses: Callable[[], Iterable[Address]]) -> None:
         """Start without a previous plan: the first `remove` checks all entries (``restart.stale-udp-entries.reconciled``).
 
+        An earlier process may have served what is deleted by now: every address of a ServiceCIDR may have been a Service's, so
+        once these are known all entries are checked again.
+
         ``node_addresses`` returns those of this node's interfaces now, as `kproxy.linux.node_addresses.AddressMonitor.current`.
         """
         self._family, self._node_addresses = family, node_addresses
-        self._handled_services: tuple[NodePorts, tuple[ServicePlan, ...]] | None = None
+        self._handled: tuple[NodePorts, tuple[ServicePlan, ...], tuple[Network, ...]] | None = None
         self._frontends = UdpFrontends()
 
     def remove(self, plan: Plan) -> int:
@@ -104,11 +111,14 @@ class ConntrackCleaner:
         Raises `HostError`; the next call then repeats the removal.
         """
         services = tuple(s for s in plan.services if s.protocol is Protocol.UDP)
-        if (plan.node_ports, services) == self._handled_services:
+        handled = plan.node_ports, services, plan.service_cidrs
+        if handled == self._handled:
             return 0
-        before, now = self._frontends, udp_frontends(plan, self._local_addresses(services))
+        known = self._handled is not None and self._handled[2] == plan.service_cidrs
+        before = self._frontends if known else replace(self._frontends, ranges=plan.service_cidrs)
+        now = udp_frontends(plan, self._local_addresses(services))
         removed = self._remove(before, now) if before or now else 0
-        self._handled_services, self._frontends = (plan.node_ports, services), now
+        self._handled, self._frontends = handled, now
         return removed
 
     def _remove(self, before: UdpFrontends, now: UdpFrontends) -> int:
