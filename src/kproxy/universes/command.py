@@ -25,6 +25,7 @@ from kproxy.universes.schedule_files import InvalidSchedule, load_schedule, sche
 from kproxy.universes.shrink import shrink_schedule
 from kproxy.universes.stop import Stop
 from kproxy.universes.story import story_lines
+from kproxy.universes.timeline import timeline_html
 
 MOST_PRINTED = 40
 """Universes of a mode of which each is printed; of more, those that are not lawful, and the progress."""
@@ -182,6 +183,10 @@ class Campaign:
         if run.recording:
             for line in story_lines(run.schedule, run.recording, verdict):
                 self._print(line)
+            if verdict.unlawful:
+                self._write_timeline(
+                    run.schedule, run.recording, verdict, f"{name}-{mode}-seed-{run.schedule.seed}"
+                )
             if self.options.until:
                 self._write_state(run.recording, f"{name}-{mode}-seed-{run.schedule.seed}")
         if number > MOST_PRINTED:
@@ -202,6 +207,13 @@ class Campaign:
         done = self.tally.universes - self.done_before
         left = (number - done) * (now - began) / done / 60
         self._print(f"{subject}: {done} of {number} universes; {self.tally}; {left:.0f} min left")
+
+    def _write_timeline(self, schedule: Schedule, recording: Recording, verdict: Verdict, name: str) -> None:
+        """Write the timeline of a universe in which something was unlawful."""
+        self.options.directory.mkdir(parents=True, exist_ok=True)
+        path = self.options.directory / f"{name}.html"
+        path.write_text(timeline_html(name, schedule, recording, verdict))
+        self._print(f"  its timeline: {path}")
 
     def _write_state(self, recording: Recording, name: str) -> None:
         """Write what was read where a universe was stopped."""

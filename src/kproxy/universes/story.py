@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kproxy.conformance.case.descriptions import describe_step, describe_target
 from kproxy.universes.judge import Verdict, Violation
 from kproxy.universes.recording import SECOND, Changed, FaultBegan, FaultEnded, Recording
-from kproxy.universes.schedule import Schedule
+from kproxy.universes.schedule import Schedule, TimedFault
 
 MOST_VIOLATIONS = 3
 
@@ -30,6 +30,13 @@ def describe_sent(violation: Violation) -> str:
     return f"{violation.sent.sender} to {describe_target(violation.sent.to)}{again}"
 
 
+def describe_fault(fault: TimedFault) -> str:
+    """Fault, with the node or the resource that it is about."""
+    where = f"node {fault.node}: " if fault.node else ""
+    which = f" ({fault.resource.value} only)" if fault.resource else ""
+    return f"{where}{fault.kind.value}{which}"
+
+
 def _before(schedule: Schedule, recording: Recording, violation: Violation) -> Iterator[str]:
     """Lines of the changes and faults in the window of a violation."""
     for line in recording.lines:
@@ -40,10 +47,7 @@ def _before(schedule: Schedule, recording: Recording, violation: Violation) -> I
             case Changed(number=number):
                 yield f"  {at:10.6f} s  {describe_step(schedule.changes[number].step)}"
             case FaultBegan(number=number):
-                fault = schedule.faults[number]
-                where = f"node {fault.node}: " if fault.node else ""
-                which = f" ({fault.resource.value} only)" if fault.resource else ""
-                yield f"  {at:10.6f} s  {where}{fault.kind.value}{which}"
+                yield f"  {at:10.6f} s  {describe_fault(schedule.faults[number])}"
             case FaultEnded(number=number):
                 yield f"  {at:10.6f} s  end of: {schedule.faults[number].kind.value}"
             case _:

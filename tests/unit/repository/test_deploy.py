@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml
 
+from kproxy.cli import build_parser
 from kproxy.proxy.backends import BACKENDS
 from kproxy.proxy.daemon.config.load import load_configuration
 from tests.support.deploy import DEPLOY, OVERLAYS, Document, Objects, base, documents, merged, rendered
@@ -89,6 +91,17 @@ def test_the_pod_monitor_selects_our_pods() -> None:
     (monitor,) = documents(DEPLOY / "examples/podmonitor.yaml")
     labels = base()["DaemonSet", "kproxy"]["spec"]["template"]["metadata"]["labels"]
     assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
+
+
+def test_the_pods_of_the_job_share_all_seeds() -> None:
+    (job,) = documents(DEPLOY / "examples/simulate-job.yaml")
+    kubernetes_validate.validate(job, "1.33", strict=True)
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    line = container["args"][0].replace('"$((JOB_COMPLETION_INDEX + 1))/20"', "20/20")
+    options = build_parser().parse_args(shlex.split(line)[1:])
+    assert options.shard.count == job["spec"]["completions"]
+    assert job["spec"]["completionMode"] == "Indexed"
+    assert "securityContext" not in container
 
 
 def test_the_workflow_has_the_version_of_kind_that_the_tests_need() -> None:
