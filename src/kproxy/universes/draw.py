@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate
 
 from kproxy.conformance.case import Apply, CaseService, Delete, SetZone
 from kproxy.conformance.generate.generate import (
@@ -13,6 +12,7 @@ from kproxy.conformance.generate.generate import (
     generate_change,
     generate_flow,
     generate_service,
+    generate_small_change,
 )
 from kproxy.lab.topology import NODES
 from kproxy.model.network import Family
@@ -33,6 +33,8 @@ Step = Apply | Delete | SetZone
 SERVICES = ("web", "api", "dns")
 PAUSES = (0.0, 0.0, 0.001, 0.01, 0.1, 0.1, 0.5, 1.0, 3.0, 8.0)
 """Seconds between two changes: bursts, changes within a sync, and changes that have settled."""
+LAGS = (0.0, 0.0, 0.0, 0.02, 0.3, 2.0)
+"""Seconds by which EndpointSlices follow their Service."""
 ZONES = ("zone-a", "zone-b", "")
 LENGTHS = (0.2, 1.0, 4.0, 12.0, 12.0, 40.0)
 """Seconds that a fault lasts."""
@@ -86,16 +88,18 @@ def _changes(choose: Chooser, steps: Iterator[Step]) -> Iterator[TimedChange]:
     if choose((True, False)):  # nodes that have their zone before some start of their proxy
         yield from (TimedChange(at=0.0, step=SetZone(node, choose(ZONES))) for node in NODES)
     yield TimedChange(at=0.0, step=next(steps))
-    pauses = [choose(PAUSES) for _ in range(choose(range(8, 20)))]
-    for at in accumulate(pauses, initial=CONVERGENCE + 1):
-        yield TimedChange(at=round(at, 6), step=next(steps))
+    at = CONVERGENCE + 1
+    for _ in range(choose(range(9, 21))):
+        change = TimedChange(at=round(at, 6), step=next(steps), lag=choose(LAGS))
+        yield change
+        at = change.done + choose(PAUSES)
 
 
 def _calm_changes(choose: Chooser, steps: Iterator[Step], schedule: Schedule) -> Iterator[TimedChange]:
     """Changes that come alone when all has recovered: each must be in effect before the next."""
     for number in range(choose(CALM)):
-        at = schedule.end + CONVERGENCE + number * (CONVERGENCE + 1.0)
-        yield TimedChange(at=round(at, 6), step=next(steps))
+        at = schedule.end + CONVERGENCE + number * (max(LAGS) + CONVERGENCE + 1.0)
+        yield TimedChange(at=round(at, 6), step=next(steps), lag=choose(LAGS))
 
 
 def _steps(choose: Chooser) -> Iterator[Step]:
@@ -115,9 +119,15 @@ def _steps(choose: Chooser) -> Iterator[Step]:
 
 
 def _change(choose: Chooser, services: dict[str, CaseService]) -> Step:
-    if choose(range(10)) == 9:
-        return SetZone(choose(NODES), choose(ZONES))
-    return generate_change(choose, services)
+    match choose(("zone", "small", "small", "small", *("any",) * 5)):
+        case "zone":
+            return SetZone(choose(NODES), choose(ZONES))
+        case "small":
+            name = choose(tuple(services))
+            services[name] = generate_small_change(choose, services[name])
+            return Apply(services[name])
+        case _:
+            return generate_change(choose, services)
 
 
 def _faults(choose: Chooser, end: float) -> Iterator[TimedFault]:
@@ -149,7 +159,9 @@ def _pause(choose: Chooser, kind: FaultKind) -> float:
 
 
 def _probes(choose: Chooser, schedule: Schedule) -> Iterator[TimedProbe]:
-    moments = [change.at for change in schedule.changes] + [fault.end for fault in schedule.faults]
+    moments = [at for change in schedule.changes for at in (change.at, change.done)] + [
+        fault.end for fault in schedule.faults
+    ]
     for moment in dict.fromkeys(moments):
         for after in AFTER_A_CHANGE:
             for _ in range(PROBES):

@@ -43,10 +43,11 @@ class ObjectHistory:
             for write in self.world.apply_step(change.step):
                 if isinstance(write, Put):
                     metadata = write.document["metadata"]
-                    key = (write.document["kind"], metadata.get("namespace", ""), metadata["name"])
-                    self._add(change.at, key, write.document)
+                    kind = write.document["kind"]
+                    key = (kind, metadata.get("namespace", ""), metadata["name"])
+                    self._add(change.time_of(kind), key, write.document)
                 elif isinstance(write, Remove):
-                    self._add(change.at, write.key, None)
+                    self._add(change.time_of(write.key[0]), write.key, None)
         self._clusters: dict[tuple[int, ...], api.Cluster] = {}
 
     def _add(self, at: float, key: Key, document: Document | None) -> None:

@@ -14,11 +14,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
 from math import inf
 from pathlib import Path
 
 from kproxy.conformance.binding.bind import Instance
-from kproxy.conformance.binding.world import World
+from kproxy.conformance.binding.world import Change, Put, Remove, World
 from kproxy.conformance.case import DEFAULT, Probe, Send
 from kproxy.conformance.subjects.subject import Subject
 from kproxy.conformance.testbed import HarnessError, SubjectFailed
@@ -48,7 +50,7 @@ from kproxy.universes.recording import (
     encode_line,
     outcomes_text,
 )
-from kproxy.universes.schedule import FaultKind, Schedule, TimedFault, TimedFlow, TimedProbe
+from kproxy.universes.schedule import FaultKind, Schedule, TimedChange, TimedFault, TimedFlow, TimedProbe
 from kproxy.universes.stop import Stop
 
 PATIENCE = 0.9
@@ -121,9 +123,13 @@ class Universe:
     async def _make_changes(self) -> None:
         """Make the changes, those of one moment in their order, which timers of the event loop do not keep."""
         for number, change in enumerate(self.schedule.changes):
+            time_of = partial(_time_of_write, change)
             await self._sleep_until(change.at)
             self.write(Changed(at=self.now, number=number))
-            await self.testbed.change(self.world.apply_step(change.step))
+            writes = self.world.apply_step(change.step)
+            for at, of_one_time in groupby(sorted(writes, key=time_of), key=time_of):
+                await self._sleep_until(at)
+                await self.testbed.change(list(of_one_time))
 
     async def _probe(self, number: int, probe: TimedProbe) -> None:
         step = Probe(sender=probe.sender, to=probe.to, expect=frozenset())
@@ -257,6 +263,16 @@ class Universe:
         with self.server.faults.during(SlowStream(seconds=pause, kinds=kinds)):
             yield
             self.server.drop_watches(kinds, reset=True)
+
+
+def _time_of_write(change: TimedChange, write: Change) -> float:
+    match write:
+        case Put(document=document):
+            return change.time_of(document["kind"])
+        case Remove(key=(kind, _, _)):
+            return change.time_of(kind)
+        case _:
+            return change.at
 
 
 def _kinds(fault: TimedFault) -> frozenset[ResourceKind]:

@@ -78,10 +78,20 @@ failed are tried again after ``syncPeriod``, which is 30 s.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedChange:
-    """Change of objects."""
+    """Change of objects; ``lag``: seconds by which EndpointSlices follow their Service, since another controller writes them."""
 
     at: float
     step: Apply | Delete | SetZone
+    lag: float = 0.0
+
+    @property
+    def done(self) -> float:
+        """Time of its last write."""
+        return round(self.at + self.lag, 6)
+
+    def time_of(self, kind: str) -> float:
+        """Time at which it writes objects of a kind."""
+        return self.done if kind == Resource.ENDPOINT_SLICES.value else self.at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,5 +182,5 @@ class Schedule:
         return max(self._ends())
 
     def _ends(self) -> Iterator[float]:
-        yield from (change.at + CONVERGENCE for change in self.changes)
+        yield from (change.done + CONVERGENCE for change in self.changes)
         yield from (fault.recovered for fault in self.faults)

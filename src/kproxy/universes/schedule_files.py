@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -86,6 +87,10 @@ def _schedule(value: ast.expr, path: Path) -> Schedule:
 
 def check_schedule(schedule: Schedule) -> None:
     """Raise `InvalidSchedule` where a schedule names what it does not declare, or deletes what is not there."""
+    if any(before.done > after.at for before, after in pairwise(schedule.changes)):
+        raise InvalidSchedule(
+            "this schedule cannot be played: a change begins before the one before it is done"
+        )
     try:
         history = ObjectHistory(schedule)
         for probe in schedule.probes:

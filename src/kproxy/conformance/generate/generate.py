@@ -212,6 +212,23 @@ def generate_change(choose: Chooser, services: dict[str, CaseService]) -> Apply 
     return Apply(services[name])
 
 
+def generate_small_change(choose: Chooser, service: CaseService) -> CaseService:
+    """The Service as a controller changes it next: one endpoint has other conditions, or has gone, or all have."""
+    if not service.backends:
+        return service.replace(backends=generate_backends(choose))
+    place = choose(range(len(service.backends)))
+    rest = service.backends[:place] + service.backends[place + 1 :]
+    what = choose(("conditions", "conditions", "gone", "all gone"))
+    if what == "all gone":
+        return service.replace(backends=())
+    conditions = choose(CONDITIONS) if what == "conditions" else None
+    if conditions is None:
+        return service.replace(backends=rest)
+    ready, serving, terminating = conditions
+    changed = replace(service.backends[place], ready=ready, serving=serving, terminating=terminating)
+    return service.replace(backends=(*service.backends[:place], changed, *service.backends[place + 1 :]))
+
+
 def _with_other_fields(choose: Chooser, before: CaseService) -> CaseService:
     """Another Service of the same name, endpoints and ports; only load balancers may lack node ports."""
     other = generate_service(choose, before.name)
