@@ -109,6 +109,8 @@ class Universe:
             at = self.now
             try:
                 text = await run_in(self.lab.network[namespace], argv)
+            except KeyError:
+                text = f"there is no namespace {namespace}\n"
             except (LabError, OSError) as error:
                 text = f"{error}\n"
             self.write(StateRead(at=at, namespace=namespace, command=shlex.join(argv), text=text))
