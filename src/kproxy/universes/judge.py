@@ -103,6 +103,11 @@ class _Judge:
     judged: int = 0
     violations: list[Violation] = field(default_factory=list)
     unjudged: dict[str, int] = field(default_factory=dict)
+    _expected: dict[tuple[int, Packet, str], Expectation] = field(default_factory=dict)
+    """Verdicts of the oracle, by state (its ``id``; `history` keeps it alive), packet and node: most packets come again."""
+    _undisturbed: set[tuple[object, ...]] = field(default_factory=set)
+    """Exchanges that one state, the latest, allows, each with that state: most exchanges of a flow are the same."""
+    _bounds: dict[Sent, tuple[NodeFacts, Packet]] = field(default_factory=dict)
 
     def judge_new(self, sent: Sent, seen: Probed | FlowExchanged) -> None:
         """Judge the first packet of a connection or socket, or one of a socket that has had no answer.
@@ -116,7 +121,7 @@ class _Judge:
             clauses: dict[ClauseId, None] = {}
             outcomes = _outcomes(seen)
             for cluster in self._clusters(sent, seen):
-                expectation = expect(cluster, node, packet)
+                expectation = self._expect(cluster, node, packet)
                 if outcomes & expectation.outcomes:
                     return
                 lawful |= expectation.outcomes
@@ -140,11 +145,22 @@ class _Judge:
         with self._counted():
             established = EstablishedFlow(*self._bound(flow), last)
             outcomes = _outcomes(seen)
-            for cluster in self._clusters(flow, seen):
+            for number, cluster in enumerate(self._clusters(flow, seen)):
+                exchange = (id(cluster), flow, last, outcomes)
+                if number == 0 and exchange in self._undisturbed:
+                    return
                 established.allow(cluster)
                 if established.allows(outcomes):
+                    if number == 0:
+                        self._undisturbed.add(exchange)
                     return
             self._blame(flow, seen, established.expectation)
+
+    def _expect(self, cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Expectation:
+        key = (id(cluster), packet, node.name)
+        if key not in self._expected:
+            self._expected[key] = expect(cluster, node, packet)
+        return self._expected[key]
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -156,12 +172,14 @@ class _Judge:
             self.judged += 1
 
     def _bound(self, sent: Sent) -> tuple[NodeFacts, Packet]:
-        bound = self.history.instance.bound_packet(sent.sender, sent.to)
-        return self.history.world.facts(bound.node), bound.packet
+        if sent not in self._bounds:
+            bound = self.history.instance.bound_packet(sent.sender, sent.to)
+            self._bounds[sent] = self.history.world.facts(bound.node), bound.packet
+        return self._bounds[sent]
 
     def _since(self, sent: Sent, seen: Probed | FlowExchanged) -> float:
-        node = self.history.instance.bound_packet(sent.sender, sent.to).node
-        return self.history.window(node, seen.at / SECOND)
+        node, _ = self._bound(sent)
+        return self.history.window(node.name, seen.at / SECOND)
 
     def _clusters(self, sent: Sent, seen: Probed | FlowExchanged) -> Iterator[api.Cluster]:
         return self.history.clusters(sent.to.service, self._since(sent, seen), seen.until / SECOND)

@@ -229,9 +229,12 @@ def _clock(job: UmlJob) -> tuple[str, ...]:
 
 
 def init_script(folder: Path) -> str:
-    """Script that the kernel starts as process 1: it becomes `kproxy.lab.kernels.guest`."""
-    program = (sys.executable, "-I", "-S", str(Path(__file__).with_name("guest.py")), str(folder))
-    return f"#!/bin/sh\nexec {shlex.join(program)}\n"
+    """Script that the kernel starts as process 1: it becomes `kproxy.lab.kernels.guest`.
+
+    Python has a fixed hash seed, so that it reads no random bytes: a universe's kernel has none yet, and would compute for them.
+    """
+    program = (sys.executable, "-P", "-s", "-S", str(Path(__file__).with_name("guest.py")), str(folder))
+    return f"#!/bin/sh\nexport PYTHONHASHSEED=0\nexec {shlex.join(program)}\n"
 
 
 def visible(path: Path) -> bool:

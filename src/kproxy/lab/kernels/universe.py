@@ -5,7 +5,7 @@ middle of a computation, and the clock jumps when all of the guest sleeps. What 
 kept from the kernel here:
 
 - its entropy: it queries its host for random bytes (getrandom(2)), which a seccomp filter denies. It then mixes what it
-  has: its constant clock and its command line. ``seed=N`` there, which nobody reads, thereby selects the universe.
+  has: its constant clock and its command line, and what `kproxy.lab.kernels.guest` derives from ``seed=N`` there.
 - the name of the job's folder: it is in the command line, so it must be the same always. The folder is mounted at
   `PLACE`, in a mount namespace of the kernel's own, so many run side by side.
 

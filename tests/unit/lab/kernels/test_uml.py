@@ -107,7 +107,7 @@ def test_a_job_is_written_down_whole() -> None:
 
 def test_the_first_program_of_a_guest_survives_spaces_in_paths(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/my projects/python")
-    first, second = uml.init_script(Path("/j ob")).splitlines()
+    first, _, second = uml.init_script(Path("/j ob")).splitlines()
     assert first == "#!/bin/sh"
     tokens = shlex.split(second)
     assert tokens[:2] == ["exec", "/my projects/python"]
@@ -116,7 +116,7 @@ def test_the_first_program_of_a_guest_survives_spaces_in_paths(monkeypatch: pyte
 
 
 def test_the_guests_program_refuses_to_run_anywhere_else(tmp_path: Path) -> None:
-    tokens = shlex.split(uml.init_script(tmp_path).splitlines()[1])[1:]
+    tokens = shlex.split(uml.init_script(tmp_path).splitlines()[-1])[1:]
     refused = subprocess.run(tokens, capture_output=True, text=True, check=False)
     assert refused.returncode == 1
     assert "only as the first process of a guest" in refused.stderr
