@@ -142,6 +142,10 @@ class Testbed(Interface):
         """Write the evidence of a failure of that instance to a folder."""
 
 
+NO_ANSWER = "no answer"
+"""Text of an HTTP request that nothing answered."""
+
+
 def describe_status(status: int | None) -> str:
     """Text of an HTTP status from a health port; None: the connection was refused."""
     return "refused" if status is None else f"status {status}"

@@ -73,12 +73,13 @@ def endpoint_candidates(
 
 def _slices(cluster: api.Cluster, service: api.Service, family: Family) -> Iterator[api.EndpointSlice]:
     """The EndpointSlices of a Service in a family."""
-    for piece in _own_slices(cluster, service):
+    for piece in own_slices(cluster, service):
         if piece.address_type == family.value and api.HEADLESS_LABEL not in piece.metadata.labels:
             yield piece
 
 
-def _own_slices(cluster: api.Cluster, service: api.Service) -> Iterator[api.EndpointSlice]:
+def own_slices(cluster: api.Cluster, service: api.Service) -> Iterator[api.EndpointSlice]:
+    """The EndpointSlices of a Service, of any family."""
     namespace, name = api.key_of(service)
     for piece in cluster.slices.values():
         labelled = piece.metadata.labels.get(api.SERVICE_NAME_LABEL)
@@ -149,7 +150,7 @@ def _exclusion_reasons(
     endpoints: tuple[Candidate, ...],
 ) -> Reasons:
     """Clauses that exclude entries which look like endpoints of the port."""
-    own = list(_own_slices(cluster, service))
+    own = list(own_slices(cluster, service))
     usable = list(_slices(cluster, service, family))
     signs = {
         "slices.headless-label.ignored": any(api.HEADLESS_LABEL in s.metadata.labels for s in own),

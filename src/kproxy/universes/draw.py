@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
-from kproxy.conformance.case import Apply, CaseService, Delete, SetZone
+from kproxy.conformance.case import Apply, Backend, CaseService, Delete, SetTaints, SetZone, client, host
 from kproxy.conformance.generate.generate import (
     Chooser,
     generate_change,
@@ -16,6 +16,7 @@ from kproxy.conformance.generate.generate import (
 )
 from kproxy.lab.topology import NODES
 from kproxy.model.network import Family
+from kproxy.spec.health import LEAVING_TAINT
 from kproxy.universes.schedule import (
     CONVERGENCE,
     OF_MACHINE,
@@ -24,18 +25,20 @@ from kproxy.universes.schedule import (
     Resource,
     Schedule,
     TimedChange,
+    TimedCheck,
     TimedFault,
     TimedFlow,
     TimedProbe,
 )
 
-Step = Apply | Delete | SetZone
+Step = Apply | Delete | SetZone | SetTaints
 SERVICES = ("web", "api", "dns")
 PAUSES = (0.0, 0.0, 0.001, 0.01, 0.1, 0.1, 0.5, 1.0, 3.0, 8.0)
 """Seconds between two changes: bursts, changes within a sync, and changes that have settled."""
 LAGS = (0.0, 0.0, 0.0, 0.02, 0.3, 2.0)
 """Seconds by which EndpointSlices follow their Service."""
 ZONES = ("zone-a", "zone-b", "")
+TAINTS = ((LEAVING_TAINT,), ("node.example/other",), ())
 LENGTHS = (0.2, 1.0, 4.0, 12.0, 12.0, 40.0)
 """Seconds that a fault lasts."""
 LONGEST = {
@@ -55,13 +58,17 @@ SLOWED = frozenset({FaultKind.WRITES_SLOW, FaultKind.EVENTS_TRICKLE, FaultKind.L
 STEPS = (-86400.0, -3.0, 3.0, 86400.0)
 """Seconds by which the wall clock is wrong."""
 RESOURCES = (None, None, *Resource)
-AFTER_A_CHANGE = (0.0, 0.002, 0.02, 0.3, 1.5, CONVERGENCE + 0.5)
-"""Seconds after a change at which it is probed."""
-PROBES = 3
-"""Probes of one moment; starting a universe costs far more than they do."""
-FINAL_PROBES = 100
+AFTER_A_CHANGE = (0.0, 0.002, 0.02, 0.3, 1.5)
+"""Seconds after a change at which it is probed while it may be in effect or not."""
+PROBES = 2
+"""Probes of such a moment."""
+SETTLED = CONVERGENCE + 0.5
+"""Seconds after a change at which it is probed when it must be in effect."""
+SETTLED_PROBES, CALM_PROBES = 4, 16
+"""Probes of such a moment: among faults and other changes, and in calm, where they tell most."""
+FINAL_PROBES = 60
 FLOWS = 6
-CALM = (4, 6, 8)
+CALM = (6, 8, 10)
 """Changes that come alone when all faults are over: among faults, and in bursts, much of what a proxy misses is made good by
 the next change."""
 FLOW_PAUSES = (0.3, 1.0, 1.0)
@@ -80,7 +87,8 @@ def draw_schedule(seed: int) -> Schedule:
     drawn = Schedule(seed=seed, family=family, changes=(*changes, *calm), faults=faults)
     probes = sorted(_probes(choose, drawn), key=lambda probe: probe.at)
     flows = tuple(_flows(choose, drawn))
-    return replace(drawn, probes=tuple(probes), flows=flows)
+    checks = sorted(_checks(choose, drawn), key=lambda check: check.at)
+    return replace(drawn, probes=tuple(probes), flows=flows, checks=tuple(checks))
 
 
 def _changes(choose: Chooser, steps: Iterator[Step]) -> Iterator[TimedChange]:
@@ -119,15 +127,34 @@ def _steps(choose: Chooser) -> Iterator[Step]:
 
 
 def _change(choose: Chooser, services: dict[str, CaseService]) -> Step:
-    match choose(("zone", "small", "small", "small", *("any",) * 5)):
+    name = choose(tuple(services))
+    match choose(("zone", "zone", "taints", "hints", "hints", *("small",) * 6, *("any",) * 8)):
         case "zone":
             return SetZone(choose(NODES), choose(ZONES))
+        case "taints":
+            return SetTaints(choose(NODES), choose(TAINTS))
+        case "hints":
+            services[name] = _with_hints(choose, services[name])
         case "small":
-            name = choose(tuple(services))
             services[name] = generate_small_change(choose, services[name])
-            return Apply(services[name])
         case _:
             return generate_change(choose, services)
+    return Apply(services[name])
+
+
+def _with_hints(choose: Chooser, service: CaseService) -> CaseService:
+    """The Service with hints as the EndpointSlice controller writes them: all endpoints have theirs, or none has."""
+    if not choose((True, True, True, False)):
+        return service.replace(backends=tuple(replace(one, zones=(), nodes=()) for one in service.backends))
+    zones = {node: choose(ZONES[:2]) for node in NODES}
+    return service.replace(
+        backends=tuple(replace(one, zones=(zones[_node_of(one)],), nodes=()) for one in service.backends)
+    )
+
+
+def _node_of(backend: Backend) -> str:
+    """The node of a backend, whose name its place begins with (``a1``, ``a``)."""
+    return backend.on[0]
 
 
 def _faults(choose: Chooser, end: float) -> Iterator[TimedFault]:
@@ -159,13 +186,17 @@ def _pause(choose: Chooser, kind: FaultKind) -> float:
 
 
 def _probes(choose: Chooser, schedule: Schedule) -> Iterator[TimedProbe]:
-    moments = [at for change in schedule.changes for at in (change.at, change.done)] + [
-        fault.end for fault in schedule.faults
-    ]
-    for moment in dict.fromkeys(moments):
-        for after in AFTER_A_CHANGE:
-            for _ in range(PROBES):
-                yield _probe(choose, schedule, round(moment + after, 6))
+    """Probes of what a change is about, and of anything, around each change and after each fault, and at the end."""
+    calm = max((fault.recovered for fault in schedule.faults), default=0.0)
+    for change in schedule.changes:
+        for moment in dict.fromkeys((change.at, change.done)):
+            for after in AFTER_A_CHANGE * PROBES:
+                yield _probe_of(choose, schedule, round(moment + after, 6), change)
+        for _ in range(CALM_PROBES if change.at > calm else SETTLED_PROBES):
+            yield _probe_of(choose, schedule, round(change.done + SETTLED, 6), change)
+    for fault in schedule.faults:
+        for after in AFTER_A_CHANGE * PROBES:
+            yield _probe(choose, schedule, round(fault.end + after, 6))
     for number in range(FINAL_PROBES):
         yield _probe(choose, schedule, round(schedule.end + 0.05 * number, 6))
 
@@ -179,13 +210,46 @@ def _flows(choose: Chooser, schedule: Schedule) -> Iterator[TimedFlow]:
         yield TimedFlow(at=sent.at, sender=sent.sender, to=sent.to, pause=choose(FLOW_PAUSES))
 
 
+def _checks(choose: Chooser, schedule: Schedule) -> Iterator[TimedCheck]:
+    """Requests to health ports: soon after each change, and when it must be in effect."""
+    for change in schedule.changes:
+        for after in (choose(AFTER_A_CHANGE), SETTLED):
+            for node in NODES:
+                at = round(change.done + after, 6)
+                sender = choose((host(node), client(node)))
+                yield TimedCheck(at=at, sender=sender, node=node)
+                to = choose(_forms(schedule, change.at)).health_check(node)
+                yield TimedCheck(at=at, sender=sender, node=node, to=to)
+
+
 def _probe(choose: Chooser, schedule: Schedule, at: float) -> TimedProbe:
     """Probe of a Service that a change before it declares, as it is or was."""
-    forms: Sequence[CaseService] = [
+    sender, to = generate_flow(choose, choose(_forms(schedule, at)))
+    return TimedProbe(at=at, sender=sender, to=to)
+
+
+def _probe_of(choose: Chooser, schedule: Schedule, at: float, change: TimedChange) -> TimedProbe:
+    """Probe of what a change is about, more often than not: a Service as it is then, or one with hints for a node's zone."""
+    if not choose((True, True, True, False)):
+        return _probe(choose, schedule, at)
+    latest = {form.name: form for form in _forms(schedule, change.at)}
+    match change.step:
+        case Apply(services=services):
+            about = [latest[service.name] for service in services]
+        case Delete(service=service):
+            about = [latest[service.name]]
+        case SetZone() | SetTaints():
+            hinted = [form for form in latest.values() if any(one.zones for one in form.backends)]
+            about = hinted or list(latest.values())
+    sender, to = generate_flow(choose, choose(about))
+    return TimedProbe(at=at, sender=sender, to=to)
+
+
+def _forms(schedule: Schedule, at: float) -> list[CaseService]:
+    """Forms that Services have had up to a time, the latest last."""
+    return [
         service
         for change in schedule.changes
         if change.at <= at and isinstance(change.step, Apply)
         for service in change.step.services
     ]
-    sender, to = generate_flow(choose, choose(forms))
-    return TimedProbe(at=at, sender=sender, to=to)

@@ -66,6 +66,10 @@ class ObjectHistory:
             undisturbed = min(earlier)
         return undisturbed - CONVERGENCE
 
+    def is_disturbed(self, node: str, at: float) -> bool:
+        """True while a fault lasts that concerns a node, and until everything must be in effect again."""
+        return any(fault.concerns(node) and fault.at <= at < fault.recovered for fault in self._faults)
+
     def clusters(self, service: str, begin: float, end: float) -> Iterator[api.Cluster]:
         """States between two times, as far as a Service is concerned, the latest first. Raises `TooManyStates`."""
         keys = list(self._versions)

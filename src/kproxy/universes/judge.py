@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 
 from kproxy.conformance.binding.bind import BoundPacket, Instance
 from kproxy.conformance.case import VantageKind
+from kproxy.conformance.testbed import NO_ANSWER, describe_status
 from kproxy.model import api
 from kproxy.model.network import Packet
+from kproxy.spec import health
 from kproxy.spec.established import EstablishedFlow
 from kproxy.spec.node import NodeFacts
 from kproxy.spec.oracle import expect
@@ -19,14 +21,16 @@ from kproxy.universes.history import ObjectHistory, TooManyStates
 from kproxy.universes.recording import (
     SECOND,
     FlowExchanged,
+    HealthChecked,
     Probed,
     Recording,
     outcome_from_text,
     outcomes_text,
 )
-from kproxy.universes.schedule import Schedule, TimedFlow, TimedProbe
+from kproxy.universes.schedule import Schedule, TimedCheck, TimedFlow, TimedProbe
 
-Sent = TimedProbe | TimedFlow
+Packets = TimedProbe | TimedFlow
+Sent = Packets | TimedCheck
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +81,8 @@ def judge_universe(
     judge = _Judge(ObjectHistory(schedule))
     for probed in recording.probes():
         judge.judge_new(schedule.probes[probed.number], probed)
+    for checked in recording.checks():
+        judge.judge_check(schedule.checks[checked.number], checked)
     for number, flow in enumerate(schedule.flows):
         judge.judge_flow(flow, recording.exchanges(number))
     known = Counter(map(excuse, judge.violations))
@@ -107,16 +113,50 @@ class _Judge:
     """Verdicts of the oracle, by state (its ``id``; `history` keeps it alive), packet and node: most packets come again."""
     _undisturbed: set[tuple[object, ...]] = field(default_factory=set)
     """Exchanges that one state, the latest, allows, each with that state: most exchanges of a flow are the same."""
-    _bounds: dict[Sent, tuple[NodeFacts, Packet]] = field(default_factory=dict)
+    _bounds: dict[Packets, BoundPacket] = field(default_factory=dict)
 
-    def judge_new(self, sent: Sent, seen: Probed | FlowExchanged) -> None:
+    def judge_check(self, sent: TimedCheck, seen: HealthChecked) -> None:
+        """Judge the response of a health port: true of some state that may be in effect, or unhealthy while a fault lasts."""
+        history, at = self.history, seen.at / SECOND
+        hostname = history.instance.topology.hostnames[sent.node]
+        since = history.window(sent.node, at)
+        service = sent.to.service if sent.to else ""
+        lawful: set[int | None] = set()
+        if history.is_disturbed(sent.node, at):
+            lawful |= {health.REFUSED, health.UNAVAILABLE}
+        with self._counted():
+            for cluster in history.clusters(service, since, seen.until / SECOND):
+                if sent.to:
+                    name = (history.instance.namespace, service)
+                    lawful.add(health.node_port_status(cluster, hostname, name))
+                else:
+                    lawful.add(health.proxy_status(cluster, hostname))
+                if seen.text in set(map(describe_status, lawful)):
+                    return
+            if history.is_disturbed(sent.node, at) and seen.text == NO_ANSWER:
+                return
+            clauses = health.node_port_clauses() if sent.to else health.proxy_clauses()
+            texts = tuple(sorted(map(describe_status, lawful)))
+            self.violations.append(
+                Violation(
+                    at=at,
+                    since=since,
+                    sent=sent,
+                    established=False,
+                    lawful=texts,
+                    seen=seen.text,
+                    clauses=clauses,
+                )
+            )
+
+    def judge_new(self, sent: Packets, seen: Probed | FlowExchanged) -> None:
         """Judge the first packet of a connection or socket, or one of a socket that has had no answer.
 
         What such a socket sent while there was no Service has a connection tracking entry until the proxy removes it. IPVS
         serves the packet in spite of that entry, and the entry misleads the answer: until it must be gone this is lawful.
         """
         with self._counted():
-            node, packet = self._bound(sent)
+            node, packet = self._facts(sent)
             lawful: set[Outcome] = set()
             clauses: dict[ClauseId, None] = {}
             outcomes = _outcomes(seen)
@@ -143,7 +183,7 @@ class _Judge:
 
     def _judge_established(self, flow: TimedFlow, seen: FlowExchanged, last: frozenset[Delivered]) -> None:
         with self._counted():
-            established = EstablishedFlow(*self._bound(flow), last)
+            established = EstablishedFlow(*self._facts(flow), last)
             outcomes = _outcomes(seen)
             for number, cluster in enumerate(self._clusters(flow, seen)):
                 exchange = (id(cluster), flow, last, outcomes)
@@ -171,22 +211,24 @@ class _Judge:
         else:
             self.judged += 1
 
-    def _bound(self, sent: Sent) -> tuple[NodeFacts, Packet]:
+    def _bound(self, sent: Packets) -> BoundPacket:
         if sent not in self._bounds:
-            bound = self.history.instance.bound_packet(sent.sender, sent.to)
-            self._bounds[sent] = self.history.world.facts(bound.node), bound.packet
+            self._bounds[sent] = self.history.instance.bound_packet(sent.sender, sent.to)
         return self._bounds[sent]
 
-    def _since(self, sent: Sent, seen: Probed | FlowExchanged) -> float:
-        node, _ = self._bound(sent)
-        return self.history.window(node.name, seen.at / SECOND)
+    def _facts(self, sent: Packets) -> tuple[NodeFacts, Packet]:
+        bound = self._bound(sent)
+        return self.history.world.facts(bound.node), bound.packet
 
-    def _clusters(self, sent: Sent, seen: Probed | FlowExchanged) -> Iterator[api.Cluster]:
+    def _since(self, sent: Packets, seen: Probed | FlowExchanged) -> float:
+        return self.history.window(self._bound(sent).node, seen.at / SECOND)
+
+    def _clusters(self, sent: Packets, seen: Probed | FlowExchanged) -> Iterator[api.Cluster]:
         return self.history.clusters(sent.to.service, self._since(sent, seen), seen.until / SECOND)
 
-    def _blame(self, sent: Sent, seen: Probed | FlowExchanged, lawful: Expectation) -> None:
+    def _blame(self, sent: Packets, seen: Probed | FlowExchanged, lawful: Expectation) -> None:
         instance = self.history.instance
-        bound = instance.bound_packet(sent.sender, sent.to)
+        bound = self._bound(sent)
         if not all(_is_answerable(instance, sent, bound, outcome) for outcome in lawful.outcomes):
             raise Unjudged("an answer could not return")
         self.violations.append(
@@ -213,7 +255,7 @@ def _outcomes(seen: Probed | FlowExchanged) -> frozenset[Outcome]:
     return frozenset(map(outcome_from_text, seen.outcomes))
 
 
-def _is_answerable(instance: Instance, sent: Sent, bound: BoundPacket, outcome: Outcome) -> bool:
+def _is_answerable(instance: Instance, sent: Packets, bound: BoundPacket, outcome: Outcome) -> bool:
     """True if the sender can get an answer: an endpoint elsewhere that sees its address answers past the judging node."""
     if not isinstance(outcome, Delivered) or outcome.source is SourceIP.MASQUERADED:
         return True

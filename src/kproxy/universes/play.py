@@ -43,6 +43,7 @@ from kproxy.universes.recording import (
     FaultBegan,
     FaultEnded,
     FlowExchanged,
+    HealthChecked,
     Line,
     LogEnded,
     Probed,
@@ -50,7 +51,15 @@ from kproxy.universes.recording import (
     encode_line,
     outcomes_text,
 )
-from kproxy.universes.schedule import FaultKind, Schedule, TimedChange, TimedFault, TimedFlow, TimedProbe
+from kproxy.universes.schedule import (
+    FaultKind,
+    Schedule,
+    TimedChange,
+    TimedCheck,
+    TimedFault,
+    TimedFlow,
+    TimedProbe,
+)
 from kproxy.universes.stop import Stop
 
 PATIENCE = 0.9
@@ -96,11 +105,13 @@ class Universe:
         faults = enumerate(self.schedule.faults)
         probes = enumerate(self.schedule.probes)
         flows = enumerate(self.schedule.flows)
+        checks = enumerate(self.schedule.checks)
         await asyncio.gather(
             self._make_changes(),
             *(self._at(fault.at, self._have(number, fault)) for number, fault in faults),
             *(self._at(probe.at, self._probe(number, probe)) for number, probe in probes),
             *(self._at(flow.at, self._hold(number, flow)) for number, flow in flows),
+            *(self._at(check.at, self._check(number, check)) for number, check in checks),
         )
 
     async def read_state(self, commands: Iterable[Sequence[str]]) -> None:
@@ -143,6 +154,11 @@ class Universe:
         else:
             outcomes = outcomes_text(seen.outcomes)
             self.write(Probed(at=begin, until=self.now, number=number, outcomes=outcomes, text=seen.text))
+
+    async def _check(self, number: int, check: TimedCheck) -> None:
+        begin = self.now
+        seen = await self.testbed.check_health(self.instance, check.step)
+        self.write(HealthChecked(at=begin, until=self.now, number=number, text=seen.text))
 
     async def _hold(self, number: int, flow: TimedFlow) -> None:
         """Exchange on a flow until the end, and open it again where it has ended."""

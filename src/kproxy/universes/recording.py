@@ -63,6 +63,15 @@ class FlowExchanged(msgspec.Struct, frozen=True, kw_only=True, tag="exchange"):
     unclear: str = ""
 
 
+class HealthChecked(msgspec.Struct, frozen=True, kw_only=True, tag="check"):
+    """Response to check ``number`` of the schedule (`kproxy.conformance.testbed.describe_status`)."""
+
+    at: int
+    until: int
+    number: int
+    text: str
+
+
 class LogEnded(msgspec.Struct, frozen=True, kw_only=True, tag="log"):
     """All that a node's proxy has logged."""
 
@@ -88,7 +97,9 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     text: str
 
 
-Line = Changed | FaultBegan | FaultEnded | Probed | FlowExchanged | LogEnded | StateRead | Failed
+Line = (
+    Changed | FaultBegan | FaultEnded | Probed | FlowExchanged | HealthChecked | LogEnded | StateRead | Failed
+)
 _DECODER = msgspec.json.Decoder(Line)
 
 
@@ -106,6 +117,10 @@ class Recording:
     def probes(self) -> Iterator[Probed]:
         """Results of its probes."""
         return (line for line in self.lines if isinstance(line, Probed))
+
+    def checks(self) -> Iterator[HealthChecked]:
+        """Responses of health ports."""
+        return (line for line in self.lines if isinstance(line, HealthChecked))
 
     def exchanges(self, number: int) -> Iterator[FlowExchanged]:
         """Exchanges on a flow."""

@@ -6,7 +6,20 @@ import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from kproxy.conformance.case import Apply, Case, Delete, Open, Probe, SetZone, Target, Vantage
+from kproxy.conformance.case import (
+    Apply,
+    Case,
+    CheckHealth,
+    CheckProxy,
+    Delete,
+    HealthRequest,
+    Open,
+    Probe,
+    SetTaints,
+    SetZone,
+    Target,
+    Vantage,
+)
 from kproxy.model.network import Family
 
 CONVERGENCE = 5.0
@@ -81,7 +94,7 @@ class TimedChange:
     """Change of objects; ``lag``: seconds by which EndpointSlices follow their Service, since another controller writes them."""
 
     at: float
-    step: Apply | Delete | SetZone
+    step: Apply | Delete | SetZone | SetTaints
     lag: float = 0.0
 
     @property
@@ -151,6 +164,23 @@ class TimedFlow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimedCheck:
+    """Request to the health check node port ``to``, or, without one, to ``/healthz`` of a node's proxy."""
+
+    at: float
+    sender: Vantage
+    node: str
+    to: Target | None = None
+
+    @property
+    def step(self) -> HealthRequest:
+        """Step that sends it, once."""
+        if self.to is None:
+            return CheckProxy(sender=self.sender, node=self.node, path="/healthz", expect=0, timeout=0.0)
+        return CheckHealth(sender=self.sender, to=self.to, expect=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """All that happens in a universe, each kind in the order of time."""
 
@@ -160,6 +190,7 @@ class Schedule:
     faults: tuple[TimedFault, ...] = ()
     probes: tuple[TimedProbe, ...] = ()
     flows: tuple[TimedFlow, ...] = ()
+    checks: tuple[TimedCheck, ...] = ()
 
     @property
     def case(self) -> Case:
@@ -172,6 +203,7 @@ class Schedule:
                 *(change.step for change in self.changes),
                 *(Probe(sender=probe.sender, to=probe.to, expect=frozenset()) for probe in self.probes),
                 *(flow.open_step(number) for number, flow in enumerate(self.flows)),
+                *(check.step for check in self.checks),
             ),
             families=(self.family,),
         )

@@ -18,18 +18,17 @@ from kproxy.universes.schedule import (
     Resource,
     Schedule,
     TimedChange,
+    TimedCheck,
     TimedFault,
     TimedFlow,
     TimedProbe,
 )
 
+_KINDS = (FaultKind, Resource, Schedule, TimedChange, TimedCheck, TimedFault, TimedFlow, TimedProbe)
 _NAMES: Mapping[str, Any] = MappingProxyType(
     {
         **CASE_NAMES,
-        **{
-            kind.__name__: kind
-            for kind in (FaultKind, Resource, Schedule, TimedChange, TimedFault, TimedFlow, TimedProbe)
-        },
+        **{kind.__name__: kind for kind in _KINDS},
     }
 )
 
@@ -38,7 +37,7 @@ _HEAD = '''\
 
 from kproxy.conformance.case import *  # noqa: F403
 from kproxy.model.network import Family, Protocol
-from kproxy.universes.schedule import FaultKind, Resource, Schedule, TimedChange, TimedFault, TimedFlow, TimedProbe
+from kproxy.universes.schedule import *  # noqa: F403
 
 SCHEDULE = {schedule}
 '''
@@ -51,7 +50,7 @@ class InvalidSchedule(Exception):
 def schedule_source(schedule: Schedule, about: str) -> str:
     """Text of a schedule's file, a line for each thing that happens."""
     lines = [f"    seed={schedule.seed},", f"    family={code_of(schedule.family)},"]
-    for name in ("changes", "faults", "probes", "flows"):
+    for name in ("changes", "faults", "probes", "flows", "checks"):
         inside = [f"        {code_of(one)}," for one in getattr(schedule, name)]
         lines += [f"    {name}=(", *inside, "    ),"] if inside else []
     return _HEAD.format(about=about, schedule="\n".join(["Schedule(", *lines, ")"]))
@@ -97,5 +96,8 @@ def check_schedule(schedule: Schedule) -> None:
             history.instance.bound_packet(probe.sender, probe.to)
         for flow in schedule.flows:
             history.instance.bound_packet(flow.sender, flow.to)
+        for check in schedule.checks:
+            if check.to:
+                history.instance.bound_packet(check.sender, check.to)
     except (InvalidCase, KeyError, IndexError, ValueError) as reason:
         raise InvalidSchedule(f"this schedule cannot be played: {reason}") from reason

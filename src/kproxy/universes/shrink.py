@@ -50,7 +50,8 @@ def _starts(schedule: Schedule, verdict: Verdict) -> Iterator[Schedule]:
     )
     probes = tuple(probe for probe in schedule.probes if probe is first.sent)
     flows = tuple(flow for flow in schedule.flows if flow is first.sent)
-    yield replace(until, probes=probes, flows=flows)
+    checks = tuple(check for check in schedule.checks if check is first.sent)
+    yield replace(until, probes=probes, flows=flows, checks=checks)
     yield replace(until, probes=tuple(one for one in schedule.probes if one.at <= first.at))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kproxy.conformance.case.descriptions import describe_step, describe_target
 from kproxy.universes.judge import Verdict, Violation
 from kproxy.universes.recording import SECOND, Changed, FaultBegan, FaultEnded, Recording
-from kproxy.universes.schedule import Schedule, TimedFault
+from kproxy.universes.schedule import Schedule, TimedCheck, TimedFault
 
 MOST_VIOLATIONS = 3
 
@@ -26,6 +26,8 @@ def story_lines(schedule: Schedule, recording: Recording, verdict: Verdict) -> I
 
 def describe_sent(violation: Violation) -> str:
     """Packet of a violation: its sender and its destination."""
+    if isinstance(violation.sent, TimedCheck):
+        return describe_step(violation.sent.step)
     again = ", as before" if violation.established else ""
     return f"{violation.sent.sender} to {describe_target(violation.sent.to)}{again}"
 

@@ -23,7 +23,7 @@ from kproxy.spec.clauses import (
 
 EVERY = pytest.mark.parametrize("one", CLAUSES.values(), ids=lambda one: one.id)
 SOURCES = sorted(Path(kproxy.spec.__file__).parent.glob("*.py"))
-ESTABLISHED = Path(kproxy.spec.__file__).with_name("established.py")
+OF_HISTORIES = tuple(Path(kproxy.spec.__file__).with_name(name) for name in ("established.py", "health.py"))
 ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*(\.[a-z0-9]+(-[a-z0-9]+)*)+")
 LINK = re.compile(r"https://(kubernetes\.io/docs|github\.com/[\w-]+/[\w-]+/(tree|blob|issues))/\S+")
 
@@ -63,13 +63,16 @@ def test_an_unknown_id_is_refused() -> None:
 
 
 def test_the_oracle_and_its_modules_name_every_clause_that_a_packet_can_show_and_no_other() -> None:
-    of_first_packets = [source for source in SOURCES if source != ESTABLISHED]
+    of_first_packets = [source for source in SOURCES if source not in OF_HISTORIES]
     named = {text for source in of_first_packets for text in _strings(source) if text in CLAUSES}
     assert named == set(CLAUSES) - TRANSITION_CLAUSES
 
 
-def test_the_oracle_of_flows_that_last_names_clauses_that_only_histories_judge() -> None:
-    named = {text for text in _strings(ESTABLISHED) if text in CLAUSES}
+@pytest.mark.parametrize("source", OF_HISTORIES, ids=lambda path: path.stem)
+def test_oracles_of_flows_that_last_and_of_health_name_clauses_that_only_histories_judge(
+    source: Path,
+) -> None:
+    named = {text for text in _strings(source) if text in CLAUSES}
     assert named
     assert named <= TRANSITION_CLAUSES
 

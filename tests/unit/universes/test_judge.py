@@ -8,9 +8,10 @@ from ipaddress import ip_address
 import pytest
 
 from kproxy.conformance.binding.bind import Instance
-from kproxy.conformance.case import Apply, pod, pods, service
+from kproxy.conformance.case import Apply, Delete, Policy, SetTaints, Type, Vip, host, pod, pods, service
 from kproxy.lab.topology import LAB
 from kproxy.model.network import Family
+from kproxy.spec.health import LEAVING_TAINT
 from kproxy.spec.outcome import Delivered, Failure, Outcome, SourceIP
 from kproxy.universes.judge import Verdict, judge_universe
 from kproxy.universes.recording import (
@@ -18,6 +19,7 @@ from kproxy.universes.recording import (
     Changed,
     Failed,
     FlowExchanged,
+    HealthChecked,
     Line,
     LogEnded,
     Probed,
@@ -27,7 +29,15 @@ from kproxy.universes.recording import (
     outcomes_text,
     parse_recording,
 )
-from kproxy.universes.schedule import Schedule, TimedChange, TimedFlow, TimedProbe
+from kproxy.universes.schedule import (
+    FaultKind,
+    Schedule,
+    TimedChange,
+    TimedCheck,
+    TimedFault,
+    TimedFlow,
+    TimedProbe,
+)
 from kproxy.universes.story import story_lines
 
 WEB = service("web", "a1")
@@ -46,12 +56,12 @@ def reached(name: str) -> Outcome:
     return Delivered(LAB.pod_address[name][Family.IPV4], port, SourceIP.PRESERVED)
 
 
-def verdict(*outcomes: Outcome, failure: tuple[Line, ...] = ()) -> Verdict:
+def verdict(*outcomes: Outcome, failure: tuple[Line, ...] = (), schedule: Schedule = SCHEDULE) -> Verdict:
     lines: list[Line] = [Changed(at=0, number=0), Changed(at=20 * SECOND, number=1)]
-    for number, (probe, outcome) in enumerate(zip(SCHEDULE.probes, outcomes, strict=False)):
+    for number, (probe, outcome) in enumerate(zip(schedule.probes, outcomes, strict=False)):
         at = int(probe.at * SECOND)
         lines.append(Probed(at=at, until=at, number=number, outcomes=outcomes_text([outcome]), text="it"))
-    return judge_universe(SCHEDULE, Recording((*lines, *failure)))
+    return judge_universe(schedule, Recording((*lines, *failure)))
 
 
 def test_what_some_state_of_the_window_allows_is_lawful() -> None:
@@ -121,3 +131,41 @@ def test_a_recording_survives_its_text() -> None:
 def test_an_outcome_survives_its_text(outcome: Outcome) -> None:
     (text,) = outcomes_text([outcome])
     assert outcome_from_text(text) == outcome
+
+
+@pytest.mark.parametrize(("node", "bad"), [("a", False), ("b", True)])
+def test_while_a_node_cannot_write_its_rules_may_be_those_of_before(node: str, bad: bool) -> None:  # noqa: FBT001
+    refused = TimedFault(at=19.0, seconds=8.0, kind=FaultKind.WRITES_REFUSED, node=node)
+    found = verdict(
+        reached("a1"), reached("a1"), reached("a1"), schedule=replace(SCHEDULE, faults=(refused,))
+    )
+    assert bool(found.violations) is bad
+
+
+LOCAL = service("local", "a1", type=Type.LOAD_BALANCER, external_policy=Policy.LOCAL, vips=(Vip(),))
+CHECKS = (
+    TimedCheck(at=10.0, sender=host("a"), node="a", to=LOCAL.health_check("a")),
+    TimedCheck(at=10.0, sender=host("b"), node="b", to=LOCAL.health_check("b")),
+    TimedCheck(at=10.0, sender=host("b"), node="b"),
+    TimedCheck(at=26.0, sender=host("a"), node="a", to=LOCAL.health_check("a")),
+    TimedCheck(at=26.0, sender=host("b"), node="b"),
+)
+LAWFUL = ("status 200", "status 503", "status 200", "refused", "status 503")
+
+
+@pytest.mark.parametrize("wrong", [None, *range(len(CHECKS))])
+def test_health_ports_report_what_is_there(wrong: int | None) -> None:
+    changes = (
+        TimedChange(at=0.0, step=Apply(LOCAL)),
+        TimedChange(at=20.0, step=Delete(LOCAL)),
+        TimedChange(at=20.0, step=SetTaints("b", (LEAVING_TAINT,))),
+    )
+    schedule = replace(SCHEDULE, changes=changes, probes=(), checks=CHECKS)
+    texts = ["status 404" if number == wrong else text for number, text in enumerate(LAWFUL)]
+    lines = [
+        HealthChecked(at=int(check.at * SECOND), until=int(check.at * SECOND), number=number, text=text)
+        for number, (check, text) in enumerate(zip(CHECKS, texts, strict=True))
+    ]
+    found = judge_universe(schedule, Recording(tuple(lines)))
+    assert found.judged == len(CHECKS)
+    assert [CHECKS.index(one.sent) for one in found.violations] == ([] if wrong is None else [wrong])

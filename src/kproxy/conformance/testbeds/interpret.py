@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kproxy.conformance.binding.bind import Instance
 from kproxy.conformance.case import EndpointCountLocation, Ping, Probe, TargetKind, VantageKind
 from kproxy.conformance.case import Open as HoldStep
-from kproxy.conformance.testbed import HarnessError, Observation, describe_health, describe_status
+from kproxy.conformance.testbed import NO_ANSWER, HarnessError, Observation, describe_health, describe_status
 from kproxy.lab.probes import echo, http
 from kproxy.lab.probes import observation as lab
 from kproxy.model.network import Address, Packet
@@ -117,7 +117,7 @@ def _count(response: http.Response, count_in: EndpointCountLocation) -> int | st
 def interpret_status(seen: http.Response | lab.Silent | None) -> str:
     """Text of the status of a health response."""
     if isinstance(seen, lab.Silent):
-        return "no answer"
+        return NO_ANSWER
     return describe_status(seen.status if seen else None)
 
 

@@ -27,6 +27,8 @@ from pathlib import Path
 from typing import Any
 
 CONTROL = "/dev/ttyS0"
+SEED = "seed"
+"""Argument of a universe's kernel, which it gives this process as an environment variable."""
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 (a file system of this guest's own)
 MOUNTS = (
     ("proc", "/proc"),
@@ -58,7 +60,7 @@ def guest_main(folder: Path) -> None:
         sys.exit("only as the first process of a guest: it powers the machine off")
     try:
         mount_filesystems()
-        give_entropy(os.environ.get("seed", ""))
+        give_entropy(os.environ.get(SEED, ""))
         job = json.loads((folder / "job.json").read_text())
         load_modules_from(job["modules"])
         track_many_connections()
