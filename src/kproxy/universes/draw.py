@@ -6,7 +6,18 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kproxy.conformance.case import Apply, Backend, CaseService, Delete, SetTaints, SetZone, client, host
+from kproxy.conformance.case import (
+    AddNodeAddress,
+    AddServiceCidr,
+    Apply,
+    Backend,
+    CaseService,
+    Delete,
+    SetTaints,
+    SetZone,
+    client,
+    host,
+)
 from kproxy.conformance.generate.generate import (
     Chooser,
     generate_change,
@@ -21,6 +32,7 @@ from kproxy.universes.schedule import (
     CONVERGENCE,
     OF_MACHINE,
     OF_NODE,
+    ChangeStep,
     FaultKind,
     Resource,
     Schedule,
@@ -31,7 +43,6 @@ from kproxy.universes.schedule import (
     TimedProbe,
 )
 
-Step = Apply | Delete | SetZone | SetTaints
 SERVICES = ("web", "api", "dns")
 PAUSES = (0.0, 0.0, 0.001, 0.01, 0.1, 0.1, 0.5, 1.0, 3.0, 8.0)
 """Seconds between two changes: bursts, changes within a sync, and changes that have settled."""
@@ -43,6 +54,7 @@ LENGTHS = (0.2, 1.0, 4.0, 12.0, 12.0, 40.0)
 """Seconds that a fault lasts."""
 LONGEST = {
     FaultKind.WRITES_REFUSED: 12.0,
+    FaultKind.RULES_RELOADED: 4.0,
     FaultKind.PROXY_RESTARTED: 1.0,
     FaultKind.THREADS_HELD: 1.0,
 }
@@ -55,6 +67,8 @@ FAULTS = (*FaultKind, FaultKind.WRITES_SLOW, FaultKind.WRITES_SLOW, FaultKind.WR
 """Faults to choose from: since computing takes no time, slow writes alone give a sync its width."""
 HOLDING = frozenset({FaultKind.PROXY_RESTARTED, FaultKind.THREADS_HELD})
 SLOWED = frozenset({FaultKind.WRITES_SLOW, FaultKind.EVENTS_TRICKLE, FaultKind.LISTS_CUT})
+RELOADS = (0.05, 0.2, 0.7)
+"""Seconds between two reloads of another program's rules."""
 STEPS = (-86400.0, -3.0, 3.0, 86400.0)
 """Seconds by which the wall clock is wrong."""
 RESOURCES = (None, None, *Resource)
@@ -91,7 +105,7 @@ def draw_schedule(seed: int) -> Schedule:
     return replace(drawn, probes=tuple(probes), flows=flows, checks=tuple(checks))
 
 
-def _changes(choose: Chooser, steps: Iterator[Step]) -> Iterator[TimedChange]:
+def _changes(choose: Chooser, steps: Iterator[ChangeStep]) -> Iterator[TimedChange]:
     """Services, then changes in bursts and with pauses."""
     if choose((True, False)):  # nodes that have their zone before some start of their proxy
         yield from (TimedChange(at=0.0, step=SetZone(node, choose(ZONES))) for node in NODES)
@@ -103,19 +117,22 @@ def _changes(choose: Chooser, steps: Iterator[Step]) -> Iterator[TimedChange]:
         at = change.done + choose(PAUSES)
 
 
-def _calm_changes(choose: Chooser, steps: Iterator[Step], schedule: Schedule) -> Iterator[TimedChange]:
+def _calm_changes(choose: Chooser, steps: Iterator[ChangeStep], schedule: Schedule) -> Iterator[TimedChange]:
     """Changes that come alone when all has recovered: each must be in effect before the next."""
     for number in range(choose(CALM)):
         at = schedule.end + CONVERGENCE + number * (max(LAGS) + CONVERGENCE + 1.0)
         yield TimedChange(at=round(at, 6), step=next(steps), lag=choose(LAGS))
 
 
-def _steps(choose: Chooser) -> Iterator[Step]:
+def _steps(choose: Chooser) -> Iterator[ChangeStep]:
     """Services, then changes of them without end; a Service that is deleted is deleted again after it was there again."""
     services = {name: generate_service(choose, name) for name in SERVICES[: choose((2, 3))]}
     yield Apply(*services.values())
     deleted: set[str] = set()
+    once: list[ChangeStep] = [AddServiceCidr(), *map(AddNodeAddress, NODES)]
     while True:
+        if once and choose(range(40)) == 0:
+            yield once.pop(choose(range(len(once))))
         step = _change(choose, services)
         if isinstance(step, Delete):
             if step.service.name in deleted:
@@ -126,7 +143,7 @@ def _steps(choose: Chooser) -> Iterator[Step]:
         yield step
 
 
-def _change(choose: Chooser, services: dict[str, CaseService]) -> Step:
+def _change(choose: Chooser, services: dict[str, CaseService]) -> ChangeStep:
     name = choose(tuple(services))
     match choose(("zone", "zone", "taints", "hints", "hints", *("small",) * 6, *("any",) * 8)):
         case "zone":
@@ -180,6 +197,8 @@ def _faults(choose: Chooser, end: float) -> Iterator[TimedFault]:
 def _pause(choose: Chooser, kind: FaultKind) -> float:
     if kind is FaultKind.CLOCK_STEPS:
         return choose(STEPS)
+    if kind is FaultKind.RULES_RELOADED:
+        return choose(RELOADS)
     if kind in HOLDING:
         return choose(HELD)
     return choose(DELAYS) if kind in SLOWED else 0.0
@@ -238,7 +257,7 @@ def _probe_of(choose: Chooser, schedule: Schedule, at: float, change: TimedChang
             about = [latest[service.name] for service in services]
         case Delete(service=service):
             about = [latest[service.name]]
-        case SetZone() | SetTaints():
+        case _:
             hinted = [form for form in latest.values() if any(one.zones for one in form.backends)]
             about = hinted or list(latest.values())
     sender, to = generate_flow(choose, choose(about))

@@ -19,7 +19,7 @@ from kproxy.conformance.binding.bind import Instance
 from kproxy.conformance.binding.kubernetes_objects import Document
 from kproxy.conformance.binding.world import Key, Put, Remove, World
 from kproxy.model import api
-from kproxy.universes.schedule import CONVERGENCE, Schedule
+from kproxy.universes.schedule import CONVERGENCE, FaultKind, Schedule
 
 MOST_STATES = 2000
 """Largest number of states that a packet is compared with."""
@@ -69,6 +69,14 @@ class ObjectHistory:
     def is_disturbed(self, node: str, at: float) -> bool:
         """True while a fault lasts that concerns a node, and until everything must be in effect again."""
         return any(fault.concerns(node) and fault.at <= at < fault.recovered for fault in self._faults)
+
+    def changes_mode(self, node: str, at: float) -> bool:
+        """True while a node's proxy goes over to another mode, or comes back: no clause says how."""
+        return any(
+            fault.kind is FaultKind.MODE_CHANGED and fault.node == node and begin <= at < begin + CONVERGENCE
+            for fault in self._faults
+            for begin in (fault.at, fault.end)
+        )
 
     def clusters(self, service: str, begin: float, end: float) -> Iterator[api.Cluster]:
         """States between two times, as far as a Service is concerned, the latest first. Raises `TooManyStates`."""

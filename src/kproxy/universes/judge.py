@@ -229,6 +229,8 @@ class _Judge:
     def _blame(self, sent: Packets, seen: Probed | FlowExchanged, lawful: Expectation) -> None:
         instance = self.history.instance
         bound = self._bound(sent)
+        if self.history.changes_mode(bound.node, seen.at / SECOND):
+            raise Unjudged("the mode changes")
         if not all(_is_answerable(instance, sent, bound, outcome) for outcome in lawful.outcomes):
             raise Unjudged("an answer could not return")
         self.violations.append(

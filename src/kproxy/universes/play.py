@@ -36,6 +36,7 @@ from kproxy.lab.processes import Xtables, run_in
 from kproxy.lab.topology import NODES
 from kproxy.model.network import Protocol
 from kproxy.spec.outcome import Delivered
+from kproxy.universes.other_program import OtherProgram
 from kproxy.universes.recording import (
     SECOND,
     Changed,
@@ -81,6 +82,7 @@ class Universe:
     server: ApiServer
     proxies: Proxies
     testbed: NetnsTestbed
+    other_program: OtherProgram
     write: Callable[[Line], None]
     world: World = field(init=False)
     began: int = 0
@@ -100,6 +102,9 @@ class Universe:
             async with asyncio.timeout(until):
                 await self._play()
         self.proxies.check()
+        for node in NODES:
+            if lost := await self.other_program.lost_rules(node):
+                raise SubjectFailed(f"rules of another program are gone from node {node}: {lost}")
 
     async def _play(self) -> None:
         faults = enumerate(self.schedule.faults)
@@ -228,6 +233,19 @@ class Universe:
                 await self.proxies.kill(fault.node)
                 yield
                 self.proxies.start(fault.node)
+            case FaultKind.MODE_CHANGED:
+                await self.proxies.restart_in_other_mode(fault.node)
+                yield
+                await self.proxies.kill(fault.node)
+                self.proxies.start(fault.node)
+            case FaultKind.RULES_RELOADED:
+                reloading = asyncio.create_task(
+                    self.other_program.reload_again_and_again(fault.node, fault.pause)
+                )
+                yield
+                reloading.cancel()
+                with suppress(asyncio.CancelledError):
+                    await reloading
             case FaultKind.PROXY_STOPPED:
                 self.proxies.stop(fault.node)
                 yield
@@ -364,8 +382,11 @@ async def open_universe(
         testbed.prepare([instance])
         await testbed.control()
         try:
+            other = OtherProgram(lab.network, proxies.tools, schedule.family)
+            for node in NODES:
+                await other.install(node)
             await proxies.start_all(server)
             await testbed.settle()
-            yield Universe(schedule, instance, lab, server, proxies, testbed, write)
+            yield Universe(schedule, instance, lab, server, proxies, testbed, other, write)
         finally:
             await proxies.kill_all()

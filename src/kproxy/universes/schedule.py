@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kproxy.conformance.case import (
+    AddNodeAddress,
+    AddServiceCidr,
     Apply,
     Case,
     CheckHealth,
@@ -42,6 +44,8 @@ class FaultKind(enum.Enum):
     PROXY_RESTARTED = "the proxy is killed and started again, and threads of it are held now and then"
     THREADS_HELD = "threads of the proxy are held now and then, while its others run"
     PROXY_STOPPED = "the proxy is stopped (SIGSTOP), and continued at the end"
+    MODE_CHANGED = "the proxy is killed, and runs in another mode until the end"
+    RULES_RELOADED = "another program reloads its own rules of iptables again and again"
     WRITES_REFUSED = "the kernel refuses the proxy's writes (ENOBUFS)"
     WRITES_SLOW = "each write of the proxy to the kernel takes a while"
     XTABLES_LOCKED = "another program holds the lock of iptables"
@@ -63,6 +67,8 @@ OF_NODE = frozenset(
     {
         FaultKind.PROXY_KILLED,
         FaultKind.PROXY_RESTARTED,
+        FaultKind.MODE_CHANGED,
+        FaultKind.RULES_RELOADED,
         FaultKind.PROXY_STOPPED,
         FaultKind.THREADS_HELD,
         FaultKind.WRITES_REFUSED,
@@ -75,11 +81,13 @@ RECOVERY: Mapping[FaultKind, float] = {
     **dict.fromkeys(FaultKind, 65.0),
     FaultKind.PROXY_KILLED: CONVERGENCE,
     FaultKind.PROXY_RESTARTED: CONVERGENCE,
+    FaultKind.MODE_CHANGED: CONVERGENCE,
     FaultKind.THREADS_HELD: CONVERGENCE,
     FaultKind.PROXY_STOPPED: CONVERGENCE,
     FaultKind.WRITES_SLOW: CONVERGENCE,
     FaultKind.CLOCK_STEPS: CONVERGENCE,
     FaultKind.XTABLES_LOCKED: 30.0 + CONVERGENCE,
+    FaultKind.RULES_RELOADED: 30.0 + CONVERGENCE,
     FaultKind.WRITES_REFUSED: 30.0 + CONVERGENCE,
 }
 """Seconds after a fault's end within which everything must be in effect.
@@ -89,12 +97,15 @@ failed are tried again after ``syncPeriod``, which is 30 s.
 """
 
 
+ChangeStep = Apply | Delete | SetZone | SetTaints | AddNodeAddress | AddServiceCidr
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedChange:
     """Change of objects; ``lag``: seconds by which EndpointSlices follow their Service, since another controller writes them."""
 
     at: float
-    step: Apply | Delete | SetZone | SetTaints
+    step: ChangeStep
     lag: float = 0.0
 
     @property
@@ -111,7 +122,7 @@ class TimedChange:
 class TimedFault:
     """Fault; ``node``: the one that has it, empty for the API server's and the machine's.
 
-    ``pause``: seconds of each write or event, or of the clock's step, or that a thread is held at most; ``resource``: the only one that a fault of the API server
+    ``pause``: seconds of each write or event, between two reloads, or of the clock's step, or that a thread is held at most; ``resource``: the only one that a fault of the API server
     concerns, None for all.
     """
 

@@ -190,6 +190,13 @@ class Proxies:
         for process in processes:
             await process.wait()
 
+    async def restart_in_other_mode(self, node: str) -> None:
+        """Kill a node's proxy and start it in a mode whose rules the judged one removes, if there is one, until it is killed."""
+        await self.kill(node)
+        if other := self._subject.mode_before(self.mode):
+            self._modes[node] = other
+        self.start(node)
+
     def stop(self, node: str) -> None:
         """Stop a node's proxy (SIGSTOP) until `resume`."""
         for process in self._running[node]:
