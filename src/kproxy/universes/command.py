@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -112,10 +112,11 @@ def run_simulate(options: SimulateOptions) -> int:
         subject = load_subject(options.proxy, launch.program_path(options.binary) if options.binary else "")
         check_mode(subject, options.mode)
         seeds = options.seeds
-        schedules = [load_schedule(options.replay)] if options.replay else list(map(draw_schedule, seeds))
+        replayed = [load_schedule(options.replay)] if options.replay else []
         campaign = Campaign(options, launch.find_kernel(options.uml_kernel), console)
         for mode in (options.mode,) if options.mode else subject.modes:
-            campaign.run(schedules, subject, mode)
+            schedules = replayed or map(draw_schedule, seeds)
+            campaign.run(schedules, len(replayed or seeds), subject, mode)
     except (InvalidSubject, InvalidSchedule, LabError) as reason:
         sys.stderr.write(f"kproxy: {reason}\n")
         return 2
@@ -145,8 +146,8 @@ class Campaign:
     """Universes of earlier modes."""
     printed_at: float = 0.0
 
-    def run(self, schedules: Sequence[Schedule], judged: Subject, mode: str) -> None:
-        """Play schedules for one subject in one mode; failing ones are shrunk and written."""
+    def run(self, schedules: Iterable[Schedule], number: int, judged: Subject, mode: str) -> None:
+        """Play so many schedules for one subject in one mode; failing ones are shrunk and written."""
 
         def excuse(violation: Violation) -> str:
             known = (
@@ -160,12 +161,13 @@ class Campaign:
         arguments = (_constant_name(self.options.proxy), judged.binary, mode, self.options.iptables)
         stop = self.options.stop
         played = self._play(schedules, (*arguments, *(stop.arguments if stop else ())))
-        verdicts = [(run.schedule, self._take(run, judged.name, mode, len(schedules))) for run in played]
-        for schedule, verdict in verdicts:
-            if self.options.shrink and verdict.unlawful and not stop:
+        verdicts = ((run.schedule, self._take(run, judged.name, mode, number)) for run in played)
+        unlawful = [(schedule, verdict) for schedule, verdict in verdicts if verdict.unlawful]
+        if self.options.shrink and not stop:
+            for schedule, verdict in unlawful:
                 self._keep(schedule, verdict, subject, arguments)
 
-    def _play(self, schedules: Sequence[Schedule], arguments: Sequence[str]) -> Iterator[UniverseRun]:
+    def _play(self, schedules: Iterable[Schedule], arguments: Sequence[str]) -> Iterator[UniverseRun]:
         parallel = self.options.parallel or os.cpu_count() or 1
         return launch.run_universes(self.kernel, schedules, arguments, parallel)
 

@@ -119,9 +119,20 @@ def _changes(choose: Chooser, steps: Iterator[ChangeStep]) -> Iterator[TimedChan
 
 def _calm_changes(choose: Chooser, steps: Iterator[ChangeStep], schedule: Schedule) -> Iterator[TimedChange]:
     """Changes that come alone when all has recovered: each must be in effect before the next."""
-    for number in range(choose(CALM)):
+    calm = [next(steps) for _ in range(choose(CALM))]
+    if choose((True, False)):
+        calm += _change_of_zones(choose, choose(_forms(schedule, schedule.end)))
+    for number, step in enumerate(calm):
         at = schedule.end + CONVERGENCE + number * (max(LAGS) + CONVERGENCE + 1.0)
-        yield TimedChange(at=round(at, 6), step=next(steps), lag=choose(LAGS))
+        yield TimedChange(at=round(at, 6), step=step, lag=choose(LAGS))
+
+
+def _change_of_zones(choose: Chooser, service: CaseService) -> Iterator[ChangeStep]:
+    """Service with an endpoint in each of two zones, then a node that goes from the one to the other."""
+    backends = tuple(Backend(on=on, zones=(zone,)) for on, zone in zip(("a1", "b1"), ZONES, strict=False))
+    yield Apply(service.replace(backends=backends, internal_policy=None))
+    node = choose(NODES)
+    yield from (SetZone(node, zone) for zone in ZONES[:2])
 
 
 def _steps(choose: Chooser) -> Iterator[ChangeStep]:

@@ -6,7 +6,7 @@ import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,8 @@ MEMORY = 1024
 GO = {"GOMAXPROCS": "8", "GOGC": "off", "GOMEMLIMIT": "400MiB"}
 """Settings of programs in Go: with one processor only, they would run one thread after the other; a garbage collection waits for
 a thread that is held by computing, for which no time passes."""
+MOST_SECONDS = 300.0
+"""Seconds of the machine's own clock that a universe may take: one in which some program computes for ever never ends."""
 _SCHEDULE = "schedule.py"
 
 
@@ -48,20 +50,24 @@ def find_kernel(explicit: str = "") -> uml.UmlKernel:
 
 
 def run_universes(
-    kernel: uml.UmlKernel, schedules: Sequence[Schedule], arguments: Sequence[str], parallel: int
+    kernel: uml.UmlKernel, schedules: Iterable[Schedule], arguments: Sequence[str], parallel: int
 ) -> Iterator[UniverseRun]:
     """Play schedules, ``parallel`` at once; yields each universe, with its number, as it ends. Raises `LabError`.
 
     ``arguments``: of `kproxy.universes.__main__`, after the schedule.
     """
-    outputs = [(bytearray(), bytearray()) for _ in schedules]
-    jobs = [
-        (universe_job(kernel, schedule, arguments), boot.Sinks(out.extend, error.extend))
-        for schedule, (out, error) in zip(schedules, outputs, strict=True)
-    ]
-    for number, end in boot.run_each(jobs, parallel):
-        out, error = outputs[number]
-        yield _run(number, schedules[number], end, bytes(out), bytes(error))
+    begun: dict[int, tuple[Schedule, bytearray, bytearray]] = {}
+
+    def jobs() -> Iterator[tuple[uml.UmlJob, boot.Sinks]]:
+        for number, schedule in enumerate(schedules):
+            begun[number] = schedule, bytearray(), bytearray()
+            _, out, error = begun[number]
+            yield universe_job(kernel, schedule, arguments), boot.Sinks(out.extend, error.extend)
+
+    memory = uml.memory_folder(MEMORY * parallel)
+    for number, end in boot.run_each(jobs(), parallel, memory, MOST_SECONDS):
+        schedule, out, error = begun.pop(number)
+        yield _run(number, schedule, end, bytes(out), bytes(error))
 
 
 def _run(number: int, schedule: Schedule, end: int | boot.GuestDied, out: bytes, error: bytes) -> UniverseRun:

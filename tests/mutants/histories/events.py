@@ -63,10 +63,6 @@ def _only_conditions(old: Any, new: Any) -> bool:  # noqa: ANN401
     return [one.addresses for one in old.endpoints or ()] == [one.addresses for one in new.endpoints or ()]
 
 
-def _is_node(_old: Any, change: Any) -> bool:  # noqa: ANN401
-    return type(change).__name__ == "Node"
-
-
 def _is_first_slice(old: Any, change: Any) -> bool:  # noqa: ANN401
     return old is None and type(change).__name__ == "EndpointSlice"
 
@@ -192,11 +188,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "history.conditions-wake-nobody",
         "Conditions and hints of endpoints are applied with the next change of addresses.",
         Patch(_apply_one, _silent_for(_only_conditions)),
-    ),
-    in_nftables(
-        "history.zone-wakes-nobody",
-        "The node's own zone is applied with the next change of a Service.",
-        Patch(_apply_one, _silent_for(_is_node)),
     ),
     in_nftables(
         "history.fields-wake-nobody",

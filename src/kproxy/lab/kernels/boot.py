@@ -32,10 +32,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
+from math import inf
 from operator import itemgetter
 from pathlib import Path
 from types import FrameType
@@ -219,24 +221,35 @@ def run_all(jobs: Sequence[tuple[GuestJob, Sinks]]) -> list[int | GuestDied]:
     SIGINT and SIGTERM go to the commands; one SIGINT more than `_PATIENCE_WITH_INTERRUPTS` - 1 kills the guests.
     Raises `LabError` when a kernel cannot be started, KeyboardInterrupt when the guests were killed by SIGINT.
     """
-    return [outcome for _, outcome in sorted(run_each(jobs, len(jobs)), key=itemgetter(0))]
+    memory = memory_folder(sum(job.memory for job, _ in jobs))
+    return [outcome for _, outcome in sorted(run_each(jobs, len(jobs), memory), key=itemgetter(0))]
 
 
-def run_each(jobs: Sequence[tuple[GuestJob, Sinks]], parallel: int) -> Iterator[tuple[int, int | GuestDied]]:
-    """Run jobs, ``parallel`` at once; yields each one's number and outcome as it ends. As `run_all`."""
-    memory = memory_folder(sum(sorted(job.memory for job, _ in jobs)[-parallel:]))
-    waiting = deque(enumerate(jobs))
-    running: dict[Guest, int] = {}
+def run_each(
+    jobs: Iterable[tuple[GuestJob, Sinks]], parallel: int, memory: Path, seconds: float = inf
+) -> Iterator[tuple[int, int | GuestDied]]:
+    """Run jobs, ``parallel`` at once; yields each one's number and outcome as it ends. As `run_all`.
+
+    ``memory``: folder for the guests' memory (`uml.memory_folder`). A guest that runs for more than so many seconds is killed.
+    """
+    waiting = enumerate(jobs)
+    running: dict[Guest, tuple[int, float]] = {}
     try:
         with _signals_passed_on(running):
-            while waiting or running:
-                while waiting and len(running) < parallel:
-                    number, (job, sinks) = waiting.popleft()
-                    running[Guest(job, sinks, memory)] = number
-                for machine in _attend(running):
-                    outcome = _outcome(machine)
+            while True:
+                for number, (job, sinks) in islice(waiting, parallel - len(running)):
+                    running[Guest(job, sinks, memory)] = number, time.monotonic() + seconds
+                if not running:
+                    return
+                ended = _attend(running)
+                for machine in [
+                    one for one, (_, until) in running.items() if time.monotonic() > until or one in ended
+                ]:
+                    late = GuestDied(f"it was killed: it ran for more than {seconds:g} s")
+                    outcome = _outcome(machine) if machine in ended else late
                     machine.close()
-                    yield running.pop(machine), outcome
+                    number, _ = running.pop(machine)
+                    yield number, outcome
     finally:
         for machine in running:
             machine.close()
