@@ -30,6 +30,8 @@ from kproxy.universes.timeline import timeline_html
 MOST_PRINTED = 40
 """Universes of a mode of which each is printed; of more, those that are not lawful, and the progress."""
 PROGRESS_SECONDS = 60.0
+JUST_AFTER = 0.001
+"""Seconds after an unlawful packet at which the state is read."""
 SHRINKING_SECONDS = 120.0
 """Seconds after which a schedule is kept as short as it is by then."""
 
@@ -190,7 +192,9 @@ class Campaign:
                     run.schedule, run.recording, verdict, f"{name}-{mode}-seed-{run.schedule.seed}"
                 )
             if self.options.until:
-                self._write_state(run.recording, f"{name}-{mode}-seed-{run.schedule.seed}")
+                self._write_state(
+                    run.recording, f"{name}-{mode}-seed-{run.schedule.seed}", self.options.until
+                )
         if number > MOST_PRINTED:
             self._print_progress(f"{name} ({mode})", number)
         return verdict
@@ -217,9 +221,9 @@ class Campaign:
         path.write_text(timeline_html(name, schedule, recording, verdict))
         self._print(f"  its timeline: {path}")
 
-    def _write_state(self, recording: Recording, name: str) -> None:
+    def _write_state(self, recording: Recording, name: str, until: float) -> None:
         """Write what was read where a universe was stopped."""
-        folder = self.options.directory / f"{name}-at-{self.options.until:g}"
+        folder = self.options.directory / f"{name}-at-{until:g}"
         folder.mkdir(parents=True, exist_ok=True)
         for file, text in state_files(recording, NODES):
             (folder / file).write_text(text)
@@ -245,6 +249,19 @@ class Campaign:
         path.write_text(schedule_source(small, about))
         counts = f"{len(small.changes)} changes, {len(small.faults)} faults, {len(small.probes)} probes, {len(small.flows)} flows"
         self._print(f"kept: {path}: {counts}")
+        self._look_at(small, path.stem, arguments)
+
+    def _look_at(self, small: Schedule, name: str, arguments: Sequence[str]) -> None:
+        """Write the timeline of a shortened schedule, and the state of its nodes when it first was unlawful."""
+        (run,) = self._play([small], arguments)
+        verdict = self._judge(run)
+        if run.recording is None or not verdict.violations:
+            return
+        self._write_timeline(small, run.recording, verdict, name)
+        until = round(verdict.violations[0].at + JUST_AFTER, 6)
+        (stopped,) = self._play([small], (*arguments, *Stop(until).arguments))
+        if stopped.recording:
+            self._write_state(stopped.recording, name, until)
 
     def _print(self, text: str) -> None:
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -1,7 +1,7 @@
 """Shrinking: the shortest schedule found that still fails. Pure but for the function that plays schedules.
 
-Greedy, as for worlds (`kproxy.conformance.generate.shrink`): each round plays schedules that are simpler by one thing,
-the simplest first, and goes on with the first that fails. First everything after the failure and all other probes go,
+Greedy, as for worlds (`kproxy.conformance.generate.shrink`): each round plays schedules that are simpler by some things of
+one kind, the simplest first (half of them, a quarter, ... one), and goes on with the first that fails. First everything after the failure and all other probes go,
 then faults, changes, Services and endpoints. Any failure counts, since a smaller schedule is another universe.
 """
 
@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from kproxy.conformance.case import Apply, CaseService
 from kproxy.universes.judge import Verdict
 from kproxy.universes.schedule import Schedule
 from kproxy.universes.schedule_files import InvalidSchedule, check_schedule
 
+T = TypeVar("T")
 FirstFailing = Callable[[Sequence[Schedule]], int | None]
 """Function that plays schedules and returns the number of the first that fails."""
 
@@ -56,7 +58,7 @@ def _starts(schedule: Schedule, verdict: Verdict) -> Iterator[Schedule]:
 
 
 def simpler_schedules(schedule: Schedule) -> Iterator[Schedule]:
-    """Schedules with one thing less; those that cannot be played are left out."""
+    """Schedules with some things less; those that cannot be played are left out."""
     for draft in _cuts(schedule):
         try:
             check_schedule(draft)
@@ -66,11 +68,8 @@ def simpler_schedules(schedule: Schedule) -> Iterator[Schedule]:
 
 
 def _cuts(schedule: Schedule) -> Iterator[Schedule]:
-    for number in range(len(schedule.faults)):
-        yield replace(schedule, faults=_without(schedule.faults, number))
-    if len(schedule.changes) > 1:
-        for number in range(len(schedule.changes)):
-            yield replace(schedule, changes=_without(schedule.changes, number))
+    yield from (replace(schedule, faults=fewer) for fewer in _fewer(schedule.faults))
+    yield from (replace(schedule, changes=fewer) for fewer in _fewer(schedule.changes) if fewer)
     for number, change in enumerate(schedule.changes):
         if not isinstance(change.step, Apply):
             continue
@@ -78,9 +77,18 @@ def _cuts(schedule: Schedule) -> Iterator[Schedule]:
             changes = list(schedule.changes)
             changes[number] = replace(change, step=step)
             yield replace(schedule, changes=tuple(changes))
-    if len(schedule.probes) > 1:
-        for number in range(len(schedule.probes)):
-            yield replace(schedule, probes=_without(schedule.probes, number))
+    yield from (replace(schedule, probes=fewer) for fewer in _fewer(schedule.probes) if fewer)
+
+
+def _fewer(items: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
+    """The items without a part of them: first without each half, at last without each single one."""
+    size = len(items)
+    while size > 0:
+        size = max(size // 2, 1)
+        for begin in range(0, len(items), size):
+            yield items[:begin] + items[begin + size :]
+        if size == 1:
+            return
 
 
 def _simpler_steps(step: Apply) -> Iterator[Apply]:
@@ -99,5 +107,5 @@ def _plainer_services(service: CaseService) -> Iterator[CaseService]:
         yield service.replace(backends=_without(service.backends, number))
 
 
-def _without(items: tuple[object, ...], at: int) -> tuple:  # type: ignore[type-arg]
+def _without(items: tuple[T, ...], at: int) -> tuple[T, ...]:
     return items[:at] + items[at + 1 :]
