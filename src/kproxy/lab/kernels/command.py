@@ -13,7 +13,7 @@ from rich.table import Table
 
 from kproxy.console import Console
 from kproxy.lab.kernels import boot, choice, host, rootless, uml, vm
-from kproxy.lab.kernels.abilities import Ability, KernelSurvey, find_system_programs
+from kproxy.lab.kernels.abilities import Ability, KernelName, KernelSurvey, find_system_programs
 from kproxy.lab.kernels.build import SELF_TEST, ProgressCallback, Recipe, build_uml_kernel
 from kproxy.lab.namespaces import LabError
 
@@ -31,7 +31,7 @@ def run_doctor(explicit: str = "") -> int:
         vm.survey_vm(),
     ]
     console.print(abilities_table(surveys))
-    for line in kernel_advice(surveys):
+    for line in (*kernel_advice(surveys), "", simulation_advice(surveys)):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     return DONE if any(not survey.unusable for survey in surveys) else CANNOT
 
@@ -79,6 +79,14 @@ def kernel_advice(surveys: Sequence[KernelSurvey]) -> Iterator[str]:
             if reason:
                 yield f"  {ability.value}: {reason}"
                 yield f"    {choice.ability_fix(survey, ability)}"
+
+
+def simulation_advice(surveys: Sequence[KernelSurvey]) -> str:
+    """Line that says if `kproxy simulate` has its kernel, and if not, the remedy."""
+    (survey,) = (one for one in surveys if one.name is KernelName.UML)
+    if survey.unusable or survey.findings.get(Ability.TIME_TRAVEL, "unknown"):
+        return f"kproxy simulate: needs a kernel whose clock can be held: {uml.BUILD}"
+    return f"kproxy simulate: runs on uml ({survey.what})"
 
 
 def build_kernel(package: str, jobs: int) -> int:

@@ -14,7 +14,7 @@ from kproxy.lab.kernels.abilities import (
     encode_findings,
 )
 from kproxy.lab.kernels.choice import KernelNeeds, ability_fix, pick_kernel
-from kproxy.lab.kernels.command import abilities_table, kernel_advice
+from kproxy.lab.kernels.command import abilities_table, kernel_advice, simulation_advice
 from kproxy.lab.namespaces import LabError
 
 VETH, SCTP, NFT, LEGACY = Ability.VETH, Ability.SCTP, Ability.IPTABLES_NFT, Ability.IPTABLES_LEGACY
@@ -143,6 +143,16 @@ def test_the_doctor_reports_what_to_do_about_all_that_is_missing() -> None:
     ):
         assert arguments in lines
     assert list(kernel_advice([survey(UML, *Ability)])) == ["", "uml: kernel of uml"]
+
+
+def test_the_doctor_reports_if_there_is_a_kernel_for_universes() -> None:
+    assert simulation_advice([survey(HOST), survey(UML, Ability.TIME_TRAVEL)]).endswith("(kernel of uml)")
+    for lacking in (
+        survey(UML, lacks=(Ability.TIME_TRAVEL,)),
+        survey(UML),
+        KernelSurvey(name=UML, unusable="none"),
+    ):
+        assert simulation_advice([lacking]).endswith("kproxy lab kernel build")
 
 
 def test_findings_survive_being_written() -> None:
