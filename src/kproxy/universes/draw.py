@@ -75,14 +75,14 @@ RESOURCES = (None, None, *Resource)
 AFTER_A_CHANGE = (0.0, 0.002, 0.02, 0.3, 1.5)
 """Seconds after a change at which it is probed while it may be in effect or not."""
 PROBES = 2
-"""Probes of such a moment."""
+"""Probes of such a moment, but in calm."""
 SETTLED = CONVERGENCE + 0.5
 """Seconds after a change at which it is probed when it must be in effect."""
 SETTLED_PROBES, CALM_PROBES = 4, 16
 """Probes of such a moment: among faults and other changes, and in calm, where they tell most."""
 FINAL_PROBES = 60
 FLOWS = 6
-CALM = (6, 8, 10)
+CALM = (10, 14, 18)
 """Changes that come alone when all faults are over: among faults, and in bursts, much of what a proxy misses is made good by
 the next change."""
 FLOW_PAUSES = (0.3, 1.0, 1.0)
@@ -219,10 +219,11 @@ def _probes(choose: Chooser, schedule: Schedule) -> Iterator[TimedProbe]:
     """Probes of what a change is about, and of anything, around each change and after each fault, and at the end."""
     calm = max((fault.recovered for fault in schedule.faults), default=0.0)
     for change in schedule.changes:
+        is_calm = change.at > calm
         for moment in dict.fromkeys((change.at, change.done)):
-            for after in AFTER_A_CHANGE * PROBES:
+            for after in AFTER_A_CHANGE * (1 if is_calm else PROBES):
                 yield _probe_of(choose, schedule, round(moment + after, 6), change)
-        for _ in range(CALM_PROBES if change.at > calm else SETTLED_PROBES):
+        for _ in range(CALM_PROBES if is_calm else SETTLED_PROBES):
             yield _probe_of(choose, schedule, round(change.done + SETTLED, 6), change)
     for fault in schedule.faults:
         for after in AFTER_A_CHANGE * PROBES:
