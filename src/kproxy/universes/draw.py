@@ -80,7 +80,8 @@ SETTLED = CONVERGENCE + 0.5
 """Seconds after a change at which it is probed when it must be in effect."""
 SETTLED_PROBES, CALM_PROBES = 4, 16
 """Probes of such a moment: among faults and other changes, and in calm, where they tell most."""
-FINAL_PROBES = 60
+QUIET_PROBES = 60
+"""Probes when nothing has changed for a while: before the calm, whose first change makes good what was missed, and at the end."""
 FLOWS = 6
 CALM = (10, 14, 18)
 """Changes that come alone when all faults are over: among faults, and in bursts, much of what a proxy misses is made good by
@@ -97,9 +98,10 @@ def draw_schedule(seed: int) -> Schedule:
     changes = tuple(_changes(choose, steps))
     faults = tuple(sorted(_faults(choose, changes[-1].at), key=lambda fault: fault.at))
     drawn = Schedule(seed=seed, family=family, changes=changes, faults=faults)
+    recovered = drawn.end
     calm = tuple(_calm_changes(choose, steps, drawn))
     drawn = Schedule(seed=seed, family=family, changes=(*changes, *calm), faults=faults)
-    probes = sorted(_probes(choose, drawn), key=lambda probe: probe.at)
+    probes = sorted(_probes(choose, drawn, recovered), key=lambda probe: probe.at)
     flows = tuple(_flows(choose, drawn))
     checks = sorted(_checks(choose, drawn), key=lambda check: check.at)
     return replace(drawn, probes=tuple(probes), flows=flows, checks=tuple(checks))
@@ -215,11 +217,13 @@ def _pause(choose: Chooser, kind: FaultKind) -> float:
     return choose(DELAYS) if kind in SLOWED else 0.0
 
 
-def _probes(choose: Chooser, schedule: Schedule) -> Iterator[TimedProbe]:
-    """Probes of what a change is about, and of anything, around each change and after each fault, and at the end."""
-    calm = max((fault.recovered for fault in schedule.faults), default=0.0)
+def _probes(choose: Chooser, schedule: Schedule, recovered: float) -> Iterator[TimedProbe]:
+    """Probes of what a change is about, and of anything: around each change, after each fault, before the calm, and at the end.
+
+    ``recovered``: time by which all that came before the calm must be in effect.
+    """
     for change in schedule.changes:
-        is_calm = change.at > calm
+        is_calm = change.at > recovered
         for moment in dict.fromkeys((change.at, change.done)):
             for after in AFTER_A_CHANGE * (1 if is_calm else PROBES):
                 yield _probe_of(choose, schedule, round(moment + after, 6), change)
@@ -228,8 +232,9 @@ def _probes(choose: Chooser, schedule: Schedule) -> Iterator[TimedProbe]:
     for fault in schedule.faults:
         for after in AFTER_A_CHANGE * PROBES:
             yield _probe(choose, schedule, round(fault.end + after, 6))
-    for number in range(FINAL_PROBES):
-        yield _probe(choose, schedule, round(schedule.end + 0.05 * number, 6))
+    for moment in (recovered, schedule.end):
+        for number in range(QUIET_PROBES):
+            yield _probe(choose, schedule, round(moment + 0.05 * number, 6))
 
 
 def _flows(choose: Chooser, schedule: Schedule) -> Iterator[TimedFlow]:
