@@ -8,18 +8,42 @@ SCHEDULE = Schedule(
     seed=1,
     family=Family.IPV4,
     changes=(
-        TimedChange(at=0.0, step=Apply(CaseService(name="dns", ports=(Port(number=53, protocol=Protocol.UDP),), backends=(Backend(on="a1"),)))),
-        TimedChange(at=10.0, step=Apply(CaseService(name="dns", ports=(Port(number=53, protocol=Protocol.UDP),), backends=(Backend(on="b1"),)))),
+        TimedChange(
+            at=0.0,
+            step=Apply(
+                CaseService(
+                    name="dns", ports=(Port(number=53, protocol=Protocol.UDP),), backends=(Backend(on="a1"),)
+                )
+            ),
+        ),
+        TimedChange(
+            at=10.0,
+            step=Apply(
+                CaseService(
+                    name="dns", ports=(Port(number=53, protocol=Protocol.UDP),), backends=(Backend(on="b1"),)
+                )
+            ),
+        ),
         TimedChange(at=400.0, step=SetZone(node="b", zone="zone-c")),
     ),
-    faults=(
-        TimedFault(at=9.5, seconds=2.0, kind=FaultKind.WRITES_REFUSED, node="a"),
-    ),
+    faults=(TimedFault(at=9.5, seconds=2.0, kind=FaultKind.WRITES_REFUSED, node="a"),),
     probes=(
-        TimedProbe(at=60.0, sender=Vantage(VantageKind.POD, "a", "a2"), to=Target(TargetKind.CLUSTER_IP, "dns")),
+        TimedProbe(
+            at=60.0, sender=Vantage(VantageKind.POD, "a", "a2"), to=Target(TargetKind.CLUSTER_IP, "dns")
+        ),
     ),
     flows=(
-        TimedFlow(at=6.0, sender=Vantage(VantageKind.POD, "a", "a2"), to=Target(TargetKind.CLUSTER_IP, "dns"), pause=1.0),
-        TimedFlow(at=6.0, sender=Vantage(VantageKind.POD, "b", "b2"), to=Target(TargetKind.CLUSTER_IP, "dns"), pause=1.0),
+        TimedFlow(
+            at=6.0,
+            sender=Vantage(VantageKind.POD, "a", "a2"),
+            to=Target(TargetKind.CLUSTER_IP, "dns"),
+            pause=1.0,
+        ),
+        TimedFlow(
+            at=6.0,
+            sender=Vantage(VantageKind.POD, "b", "b2"),
+            to=Target(TargetKind.CLUSTER_IP, "dns"),
+            pause=1.0,
+        ),
     ),
 )

@@ -21,10 +21,20 @@ SCHEDULE = Schedule(
         TimedCheck(at=3500.0, sender=Vantage(VantageKind.HOST, "a", "a"), node="a"),
     ),
     probes=(
-        TimedProbe(at=6.0, sender=Vantage(VantageKind.POD, "a", "a2"), to=Target(TargetKind.CLUSTER_IP, "web")),
-        TimedProbe(at=50.0, sender=Vantage(VantageKind.POD, "a", "a2"), to=Target(TargetKind.CLUSTER_IP, "web")),
-        TimedProbe(at=50.0, sender=Vantage(VantageKind.POD, "b", "b2"), to=Target(TargetKind.CLUSTER_IP, "web")),
-        TimedProbe(at=3500.0, sender=Vantage(VantageKind.POD, "a", "a2"), to=Target(TargetKind.CLUSTER_IP, "web")),
-        TimedProbe(at=3700.0, sender=Vantage(VantageKind.POD, "a", "a2"), to=Target(TargetKind.CLUSTER_IP, "web")),
+        TimedProbe(
+            at=6.0, sender=Vantage(VantageKind.POD, "a", "a2"), to=Target(TargetKind.CLUSTER_IP, "web")
+        ),
+        TimedProbe(
+            at=50.0, sender=Vantage(VantageKind.POD, "a", "a2"), to=Target(TargetKind.CLUSTER_IP, "web")
+        ),
+        TimedProbe(
+            at=50.0, sender=Vantage(VantageKind.POD, "b", "b2"), to=Target(TargetKind.CLUSTER_IP, "web")
+        ),
+        TimedProbe(
+            at=3500.0, sender=Vantage(VantageKind.POD, "a", "a2"), to=Target(TargetKind.CLUSTER_IP, "web")
+        ),
+        TimedProbe(
+            at=3700.0, sender=Vantage(VantageKind.POD, "a", "a2"), to=Target(TargetKind.CLUSTER_IP, "web")
+        ),
     ),
 )

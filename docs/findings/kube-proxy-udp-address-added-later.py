@@ -8,8 +8,29 @@ SCHEDULE = Schedule(
     seed=1,
     family=Family.IPV4,
     changes=(
-        TimedChange(at=0.0, step=Apply(CaseService(name="dns", type=Type.LOAD_BALANCER, ports=(Port(number=53, protocol=Protocol.UDP),), backends=(Backend(on="a1"),)))),
-        TimedChange(at=10.0, step=Apply(CaseService(name="dns", type=Type.LOAD_BALANCER, ports=(Port(number=53, protocol=Protocol.UDP),), backends=(Backend(on="a1"),), vips=(Vip(),)))),
+        TimedChange(
+            at=0.0,
+            step=Apply(
+                CaseService(
+                    name="dns",
+                    type=Type.LOAD_BALANCER,
+                    ports=(Port(number=53, protocol=Protocol.UDP),),
+                    backends=(Backend(on="a1"),),
+                )
+            ),
+        ),
+        TimedChange(
+            at=10.0,
+            step=Apply(
+                CaseService(
+                    name="dns",
+                    type=Type.LOAD_BALANCER,
+                    ports=(Port(number=53, protocol=Protocol.UDP),),
+                    backends=(Backend(on="a1"),),
+                    vips=(Vip(),),
+                )
+            ),
+        ),
         TimedChange(at=400.0, step=SetZone(node="b", zone="zone-c")),
     ),
     probes=(
@@ -17,6 +38,8 @@ SCHEDULE = Schedule(
         TimedProbe(at=610.0, sender=Vantage(VantageKind.POD, "a", "a2"), to=Target(TargetKind.VIP, "dns")),
     ),
     flows=(
-        TimedFlow(at=6.0, sender=Vantage(VantageKind.POD, "a", "a2"), to=Target(TargetKind.VIP, "dns"), pause=1.0),
+        TimedFlow(
+            at=6.0, sender=Vantage(VantageKind.POD, "a", "a2"), to=Target(TargetKind.VIP, "dns"), pause=1.0
+        ),
     ),
 )
