@@ -6,12 +6,15 @@ Of kproxy, and of the programs that ``KPROXY_TEST_KUBE_PROXY`` and ``KPROXY_TEST
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
 from kproxy.conformance.subjects.subject import load_subject
 from kproxy.universes.draw import draw_schedule
+from kproxy.universes.judge import judge_universe
 from kproxy.universes.launch import find_kernel, run_universes
+from kproxy.universes.schedule_files import load_schedule
 
 KPROXY = [
     ("kproxy", "", mode, variant)
@@ -32,6 +35,8 @@ OTHERS = [
     for mode in load_subject(name, os.environ[variable]).modes
 ]
 
+FINDINGS = sorted((Path(__file__).parents[2] / "docs" / "findings").glob("*.py"))
+
 
 def test_kproxy_is_tested_in_all_modes() -> None:
     assert {mode for _, _, mode, _ in KPROXY} == set(load_subject("kproxy").modes)
@@ -47,3 +52,16 @@ def test_a_seed_repeats_itself_and_another_does_not(subject: tuple[str, str, str
     assert [error for _, _, error in digests] == ["", "", ""]
     assert len({digest for seed, digest, _ in digests if seed == 7}) == 1
     assert len({digest for _, digest, _ in digests}) == 2
+
+
+@pytest.mark.parametrize("path", FINDINGS, ids=lambda path: path.stem)
+def test_a_findings_schedule_shows_it_and_kproxy_is_lawful_in_it(path: Path) -> None:
+    schedule, mode = load_schedule(path), "ipvs" if "ipvs" in path.stem else "nftables"
+    subjects = [("kproxy", "", mode, "auto"), *(one for one in OTHERS if one[::2] == ("kube-proxy", mode))]
+    lawful = {"kproxy": True, "kube-proxy": False}
+    for subject in subjects:
+        (run,) = run_universes(find_kernel(), [schedule], subject, 1)
+        assert run.recording, run.error
+        verdict = judge_universe(schedule, run.recording)
+        assert not verdict.failure
+        assert (not verdict.violations) is lawful[subject[0]]
