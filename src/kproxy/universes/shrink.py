@@ -1,8 +1,9 @@
 """Shrinking: the shortest schedule found that still fails. Pure but for the function that plays schedules.
 
 Greedy, as for worlds (`kproxy.conformance.generate.shrink`): each round plays schedules that are simpler by some things of
-one kind, the simplest first (half of them, a quarter, ... one), and goes on with the first that fails. First everything after the failure and all other probes go,
-then faults, changes, Services and endpoints. Any failure counts, since a smaller schedule is another universe.
+one kind, the simplest first (half of them, a quarter, ... one), and goes on with the first that fails. First everything
+after the failure and all other probes go, then faults, changes, Services and endpoints. Any failure counts, since a
+smaller schedule is another universe.
 """
 
 from __future__ import annotations
