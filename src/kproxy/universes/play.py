@@ -68,6 +68,7 @@ PATIENCE = 0.9
 MOST_FAULTS = 100
 """So many numbers follow each seed, one for each fault."""
 _FOLDER = Path("/dev/shm/universe")  # noqa: S108 (a guest's own)
+_RESOLUTION = time.get_clock_info("monotonic").resolution
 _XTABLES_LOCK = Path("/run/xtables.lock")
 _READS = frozenset({Verb.LIST, Verb.WATCH})
 
@@ -136,7 +137,9 @@ class Universe:
         await what
 
     async def _sleep_until(self, seconds: float) -> None:
-        await asyncio.sleep(max(0.0, seconds - self.now / SECOND))
+        """Sleep until a time, never less: the event loop's timers fire early by up to the resolution of its clock."""
+        if (left := seconds - self.now / SECOND) > 0:
+            await asyncio.sleep(left + _RESOLUTION)
 
     async def _make_changes(self) -> None:
         """Make the changes, those of one moment in their order, which timers of the event loop do not keep."""
