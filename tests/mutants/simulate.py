@@ -1,8 +1,8 @@
 """``python -m tests.mutants.simulate``: each mutant of `tests.mutants.histories` must be found by universes.
 
 Seeds are played in order until one is unlawful, at most ``--seeds``. First the control: the same subject without a defect must be
-lawful in the first seeds of each mode. Exit status: 0 at most `MISSED` of the table are missed, 1 more are, 2 the control
-failed or a universe broke.
+lawful in the first seeds of each mode. A universe that breaks ends the search for its mutant, and shows nothing of it.
+Exit status: 0 at most `MISSED` of the table are missed, 1 more are, 2 the control failed or a universe broke.
 """
 
 from __future__ import annotations
@@ -39,15 +39,16 @@ class BrokenUniverse(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Result of a search: the seed that was unlawful, None for none."""
+    """Result of a search: the seed that was unlawful, None for none; ``broken``: a universe could not be judged."""
 
     mutant: Mutant
     seed: int | None
     seconds: float
     text: str
+    broken: bool = False
 
     def __str__(self) -> str:
-        where = f"seed {self.seed}" if self.seed is not None else "NOT FOUND"
+        where = f"seed {self.seed}" if self.seed is not None else "BROKEN" if self.broken else "NOT FOUND"
         return f"{self.mutant.name:42} {self.mutant.mode:9} {where:10} {self.seconds:6.1f} s  {self.text}"
 
 
@@ -77,6 +78,8 @@ def main() -> int:
         return CANNOT_RUN
     found = sum(search.seed is not None for search in searches)
     print(f"{len(searches)} mutants, {found} found within {options.seeds} seeds")
+    if any(search.broken for search in searches):
+        return CANNOT_RUN
     return FOUND if len(searches) - found <= MISSED else SURVIVED
 
 
@@ -94,10 +97,12 @@ def _search(kernel: UmlKernel, wrong: Mutant, seeds: int, parallel: int) -> Sear
     began = time.monotonic()
     for start in range(0, seeds, parallel):
         some = range(start, min(start + parallel, seeds))
-        bad = {s: v for s, v in _verdicts(kernel, wrong.name, wrong.mode, some, parallel) if v.unlawful}
-        if bad:
-            seed = min(bad)
-            return Search(wrong, seed, time.monotonic() - began, _text(bad[seed]))
+        try:
+            verdicts = dict(_verdicts(kernel, wrong.name, wrong.mode, some, parallel))
+        except BrokenUniverse as reason:
+            return Search(wrong, None, time.monotonic() - began, str(reason), broken=True)
+        if bad := [seed for seed in some if verdicts[seed].unlawful]:
+            return Search(wrong, bad[0], time.monotonic() - began, _text(verdicts[bad[0]]))
     return Search(wrong, None, time.monotonic() - began, wrong.about)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -14,13 +15,18 @@ SCHEDULER = "kproxy.proxy.daemon.sync.pacing:SyncScheduler."
 CLEANER = "kproxy.proxy.daemon.sync.conntrack_cleanup:ConntrackCleaner."
 NFTABLES = "kproxy.proxy.backends.nftables."
 FEW = 4
+SETTLED = 15.0
+"""Seconds after which a proxy that has started has applied what was there."""
 
 
 def _pending_forgotten(applied: Function) -> Function:
-    """What arrives during a sync is taken for applied by it."""
+    """What arrives during a sync is taken for applied by it, once the start is over: else nothing is ever served."""
 
     def applying(self: Any) -> Any:  # noqa: ANN401
-        self._pending = None
+        now = time.monotonic()
+        self.started = getattr(self, "started", now)
+        if now - self.started > SETTLED:
+            self._pending = None
         return applied(self)
 
     return applying
