@@ -153,7 +153,11 @@ class Campaign:
 
         def excuse(violation: Violation) -> str:
             known = (
-                d for d in judged.deviations if d.excuses_packet(mode, violation.clauses, violation.seen)
+                d
+                for d in judged.deviations
+                if d.excuses_packet(
+                    mode, violation.clauses, violation.seen, established=violation.established
+                )
             )
             return next((deviation.text for deviation in known), "")
 
