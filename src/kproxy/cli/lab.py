@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from kproxy.cli.arguments import Commands, add_command, cluster_options
+from kproxy.cli.arguments import Commands, add_command, build_options, cluster_options
 from kproxy.options.option import Front
 from kproxy.options.table import with_new_names
 
@@ -29,6 +29,21 @@ def add_lab_command(commands: Commands) -> None:
     about = "run kubectl against a running lab's API server"
     add_command(actions, "kubectl", Front.LAB_KUBECTL, about, _kubectl)
     add_command(actions, "down", Front.LAB_DOWN, "end a running lab", _down)
+    _add_cluster(actions)
+
+
+def _add_cluster(actions: Commands) -> None:
+    cluster = actions.add_parser("cluster", help="a cluster of real kubelets on this machine")
+    inside = cluster.add_subparsers(required=True, metavar="ACTION")
+    about = "start a cluster, and keep it until Ctrl-C"
+    add_command(inside, "up", Front.LAB_CLUSTER_UP, about, _cluster_up)
+    about = "run a program on a node, or on a client outside"
+    add_command(inside, "exec", Front.LAB_CLUSTER_EXEC, about, _cluster_exec)
+    about = "run kubectl as the cluster's administrator"
+    add_command(inside, "kubectl", Front.LAB_CLUSTER_KUBECTL, about, _cluster_kubectl)
+    about = "print the path of the cluster's kubeconfig"
+    add_command(inside, "kubeconfig", Front.LAB_CLUSTER_KUBECONFIG, about, _cluster_kubeconfig)
+    add_command(inside, "down", Front.LAB_CLUSTER_DOWN, "end a running cluster", _cluster_down)
 
 
 def _doctor(options: argparse.Namespace) -> int:
@@ -67,8 +82,12 @@ def _up(options: argparse.Namespace) -> int:
 def _exec(options: argparse.Namespace) -> int:
     from kproxy.tools.lab_session import client
 
-    argv = options.arguments[1:] if options.arguments[:1] == ["--"] else options.arguments
-    return client.run_in_lab(options.name, options.where, argv or ["sh"])
+    return client.run_in_lab(options.name, options.where, _program(options))
+
+
+def _program(options: argparse.Namespace) -> list[str]:
+    argv: list[str] = options.arguments
+    return (argv[1:] if argv[:1] == ["--"] else argv) or ["sh"]
 
 
 def _kubectl(options: argparse.Namespace) -> int:
@@ -81,3 +100,34 @@ def _down(options: argparse.Namespace) -> int:
     from kproxy.tools.lab_session import client
 
     return client.stop_lab(options.name)
+
+
+def _cluster_up(options: argparse.Namespace) -> int:
+    from kproxy.lab.cluster import command
+
+    deploy = options.deploy or command.DEPLOY
+    return command.run_up(build_options(command.ClusterOptions, options, deploy=deploy))
+
+
+def _cluster_exec(options: argparse.Namespace) -> int:
+    from kproxy.lab.cluster import command
+
+    return command.run_in_cluster(options.name, options.where, _program(options))
+
+
+def _cluster_kubectl(options: argparse.Namespace) -> int:
+    from kproxy.lab.cluster import command
+
+    return command.run_kubectl(options.name, options.arguments)
+
+
+def _cluster_kubeconfig(options: argparse.Namespace) -> int:
+    from kproxy.lab.cluster import command
+
+    return command.print_kubeconfig(options.name)
+
+
+def _cluster_down(options: argparse.Namespace) -> int:
+    from kproxy.lab.cluster import command
+
+    return command.run_down(options.name)
