@@ -37,6 +37,8 @@ def _add_cluster(actions: Commands) -> None:
     inside = cluster.add_subparsers(required=True, metavar="ACTION")
     about = "start a cluster, and keep it until Ctrl-C"
     add_command(inside, "up", Front.LAB_CLUSTER_UP, about, _cluster_up)
+    about = "get Kubernetes' programs from the release site, with their checksums verified"
+    add_command(inside, "fetch", Front.LAB_CLUSTER_FETCH, about, _cluster_fetch)
     about = "run a program on a node, or on a client outside"
     add_command(inside, "exec", Front.LAB_CLUSTER_EXEC, about, _cluster_exec)
     about = "run kubectl as the cluster's administrator"
@@ -106,19 +108,25 @@ def _cluster_up(options: argparse.Namespace) -> int:
     from kproxy.lab.cluster import command
 
     deploy = options.deploy or command.DEPLOY
-    return command.run_up(build_options(command.ClusterOptions, options, deploy=deploy))
+    return command.run_up(build_options(command.ClusterUpOptions, options, deploy=deploy))
+
+
+def _cluster_fetch(options: argparse.Namespace) -> int:
+    from kproxy.lab.cluster import fetch
+
+    return fetch.run_fetch(options.assets, options.version, options.url)
 
 
 def _cluster_exec(options: argparse.Namespace) -> int:
     from kproxy.lab.cluster import command
 
-    return command.run_in_cluster(options.name, options.where, _program(options))
+    return command.run_in_place(options.name, options.where, _program(options))
 
 
 def _cluster_kubectl(options: argparse.Namespace) -> int:
     from kproxy.lab.cluster import command
 
-    return command.run_kubectl(options.name, options.arguments)
+    return command.run_as_administrator(options.name, options.arguments)
 
 
 def _cluster_kubeconfig(options: argparse.Namespace) -> int:

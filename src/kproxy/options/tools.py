@@ -299,6 +299,20 @@ _LAB_CLUSTER = (
         help="the mode that it runs in",
     ),
     CommandOption(
+        name="--version",
+        fronts=Front.LAB_CLUSTER_FETCH,
+        metavar="X.Y.Z",
+        default="1.36.2",
+        help="the version of Kubernetes",
+    ),
+    CommandOption(
+        name="--url",
+        fronts=Front.LAB_CLUSTER_FETCH,
+        metavar="URL",
+        default="https://dl.k8s.io/release",
+        help="the release site, or a mirror of it",
+    ),
+    CommandOption(
         name="--deploy",
         fronts=Front.LAB_CLUSTER_UP,
         metavar="DIR",

@@ -56,7 +56,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
-    """What to run; ``images``: archives that every node imports."""
+    """Programs, layout and images of a cluster; ``images``: archives that every node imports."""
 
     programs: Programs
     layout: ClusterLayout = field(default_factory=ClusterLayout)
@@ -257,7 +257,11 @@ class LabCluster:
         await self._until("the API server serves", store.ready)
 
     def _register(self) -> None:
-        items = {"apiVersion": "v1", "kind": "List", "items": control_plane.node_documents(self.spec.layout)}
+        items = {
+            "apiVersion": "v1",
+            "kind": "List",
+            "items": control_plane.registered_nodes(self.spec.layout),
+        }
         self.kubectl("create", "-f", "-", stdin=json.dumps(items))
 
     def _nodes_ready(self) -> bool:

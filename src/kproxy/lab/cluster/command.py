@@ -34,7 +34,7 @@ _IMAGES = "images"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterOptions:
+class ClusterUpOptions:
     """Options of ``up``; ``assets``: a folder with Kubernetes' programs and, in ``images``, archives of images."""
 
     nodes: int
@@ -45,7 +45,7 @@ class ClusterOptions:
     name: str
 
 
-def run_up(options: ClusterOptions) -> int:
+def run_up(options: ClusterUpOptions) -> int:
     """Start a cluster and keep it; 0 when it was stopped, 2 when it could not be."""
     try:
         asyncio.run(_stay(options))
@@ -54,12 +54,12 @@ def run_up(options: ClusterOptions) -> int:
     return 0
 
 
-def run_in_cluster(name: str, where: str, argv: Sequence[str]) -> int:
+def run_in_place(name: str, where: str, argv: Sequence[str]) -> int:
     """Run a program in a place of a cluster; returns its exit status."""
     return _run("exec", lambda: session.find_session(name).command(where, argv))
 
 
-def run_kubectl(name: str, arguments: Sequence[str]) -> int:
+def run_as_administrator(name: str, arguments: Sequence[str]) -> int:
     """Run kubectl as the cluster's administrator; returns its exit status."""
     return _run("kubectl", lambda: session.find_session(name).kubectl_command(arguments))
 
@@ -82,11 +82,11 @@ def run_down(name: str) -> int:
     return 0
 
 
-async def _stay(options: ClusterOptions) -> None:
+async def _stay(options: ClusterUpOptions) -> None:
     ended, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, ended.set)
-    for leftover in session.remove_leftovers():
+    for leftover in session.remove_abandoned():
         _say(f"removed what a killed session had left: {leftover}")
     opening = asyncio.create_task(_open(options))
     stopping = asyncio.create_task(ended.wait())
@@ -105,7 +105,7 @@ async def _stay(options: ClusterOptions) -> None:
         await cluster.close()
 
 
-async def _open(options: ClusterOptions) -> LabCluster:
+async def _open(options: ClusterUpOptions) -> LabCluster:
     began = time.monotonic()
 
     def progress(step: str) -> None:
@@ -127,8 +127,8 @@ async def _open(options: ClusterOptions) -> LabCluster:
     return cluster
 
 
-def cluster_spec(options: ClusterOptions) -> ClusterSpec:
-    """What to run by these options.  Raises `LabError` when something is missing."""
+def cluster_spec(options: ClusterUpOptions) -> ClusterSpec:
+    """Programs, layout and images by these options.  Raises `LabError` when something is missing."""
     try:
         layout = ClusterLayout(options.nodes)
     except ValueError as reason:

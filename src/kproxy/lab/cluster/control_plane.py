@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from kproxy.lab.apiserver import kubeconfig
 from kproxy.lab.cluster.credentials import ADMIN, MANAGER, SCHEDULER, Credentials
@@ -104,7 +105,7 @@ def admin_kubeconfig(file: Path, port: int, credentials: Credentials) -> Path:
     return write_kubeconfig(file, f"https://127.0.0.1:{port}", ADMIN, credentials)
 
 
-def node_documents(layout: ClusterLayout) -> list[dict[str, object]]:
+def registered_nodes(layout: ClusterLayout) -> list[dict[str, Any]]:
     """Node objects as a cloud's controllers would complete them: with pod ranges, before the kubelets register."""
     return [
         {

@@ -1,7 +1,7 @@
 """A running cluster as other commands find it: a lock that its session holds, and a file that says how to enter it.
 
 The lock is an flock(2) on a file in the cluster's folder, which the kernel releases when the session dies: a folder
-without a holder is what a killed session has left, and `remove_leftovers` removes it with its control groups.
+without a holder is what a killed session has left, and `remove_abandoned` removes it with its control groups.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _FILE = "session.json"
 _END_SECONDS, _POLL = 60.0, 0.1
 
 
-class Session(msgspec.Struct, frozen=True):
-    """What is written for other commands. Paths are absolute."""
+class ClusterSession(msgspec.Struct, frozen=True):
+    """A running cluster as other commands see it. Paths are absolute."""
 
     name: str
     pid: int
@@ -55,7 +55,7 @@ class Session(msgspec.Struct, frozen=True):
 
 def publish(name: str, cluster: LabCluster, namespaces: Sequence[str]) -> None:
     """Write the file by which other commands find a cluster."""
-    session = Session(
+    session = ClusterSession(
         name=name,
         pid=os.getpid(),
         kubectl=str(cluster.spec.programs.kubectl),
@@ -68,7 +68,7 @@ def publish(name: str, cluster: LabCluster, namespaces: Sequence[str]) -> None:
     written.rename(cluster.folder / _FILE)
 
 
-def find_session(name: str) -> Session:
+def find_session(name: str) -> ClusterSession:
     """The running cluster of this name.  Raises `LabError` when there is none."""
     for folder in _folders():
         if _is_held(folder) and (session := _read(folder)) and session.name == name:
@@ -88,7 +88,7 @@ def stop_session(name: str) -> None:
         time.sleep(_POLL)
 
 
-def remove_leftovers() -> list[str]:
+def remove_abandoned() -> list[str]:
     """Remove folders and control groups of clusters whose session was killed; returns their names."""
     abandoned = [folder for folder in _folders() if not _is_held(folder)]
     for folder in abandoned:
@@ -102,10 +102,10 @@ def _folders() -> list[Path]:
     return sorted(folder for folder in HOME.glob(f"{PREFIX}*") if (folder / LOCK).exists())
 
 
-def _read(folder: Path) -> Session | None:
+def _read(folder: Path) -> ClusterSession | None:
     """None for a cluster that is still starting or has just ended."""
     with suppress(FileNotFoundError):
-        return msgspec.json.decode((folder / _FILE).read_bytes(), type=Session)
+        return msgspec.json.decode((folder / _FILE).read_bytes(), type=ClusterSession)
     return None
 
 
