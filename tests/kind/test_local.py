@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -86,7 +85,7 @@ def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
 def test_a_machine_is_left_as_it_was_found() -> None:
     before = machine()
     with started() as up:
-        nodes = output([*CLUSTER, "kubectl", "--name", NAME, "--", "get", "nodes", "-o", "name"])
+        nodes = output([*CLUSTER, "kubectl", "--name", NAME, "get", "nodes", "-o", "name"])
         assert nodes.split() == ["node/node-1"]
         inside = output(
             [*CLUSTER, "exec", "--name", NAME, "node/node-1", "--", "sysctl", "-n", "kernel.panic"]
@@ -122,10 +121,10 @@ def test_what_a_killed_session_leaves_the_next_one_removes() -> None:
 def _running_below(folder: Path) -> list[int]:
     """Processes whose command lines name a folder."""
     found = []
-    for process in filter(str.isdigit, os.listdir("/proc")):
+    for process in Path("/proc").glob("[0-9]*"):
         try:
-            if str(folder).encode() in Path("/proc", process, "cmdline").read_bytes():
-                found.append(int(process))
+            if str(folder).encode() in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
         except OSError:
             continue
     return found

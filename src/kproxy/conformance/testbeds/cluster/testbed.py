@@ -11,6 +11,7 @@ import itertools
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -44,6 +45,7 @@ from kproxy.conformance.testbeds.cluster.connection import ClusterConnection, No
 from kproxy.conformance.testbeds.cluster.fleet import NO_OUTSIDE_AGENTS, Fleet, OutsideAgents, open_fleet
 from kproxy.conformance.testbeds.cluster.limits import ClusterShape, case_not_runnable
 from kproxy.conformance.testbeds.cluster.object_map import CASE, ObjectMap
+from kproxy.conformance.testbeds.cluster.rejections import RejectionPacer
 from kproxy.conformance.testbeds.cluster.survey import (
     ClusterSurvey,
     node_internal_addresses,
@@ -151,6 +153,12 @@ async def _prepared(cluster: ClusterUnderTest, agents: Fleet, able: Sequence[Ins
 def _cluster_topology(
     cluster: ClusterUnderTest, agents: Fleet, abouts: Mapping[str, messages.About]
 ) -> ClusterTopology:
+    for who in cluster.outside.urls:
+        if abouts[who].accepts_redirects:
+            raise NoCluster(
+                f"the agent {who} outside accepts ICMP redirects, which would lead its packets round the node that a case is "
+                f"about: on its machine set to 0 {', '.join(abouts[who].accepts_redirects)}"
+            )
     nodes, survey = {}, cluster.survey
     for name, node in survey.nodes.items():
         own = node_internal_addresses(node)
@@ -210,6 +218,7 @@ class ClusterTestbed(PacketTestbed):
         self._objections: dict[str, str] = {}
         self._refused: dict[str, str] = {}
         self._reprobed: dict[str, str] = {}
+        self._rejections = RejectionPacer()
 
     # ------------------------------------------------------------------ preparation
 
@@ -307,7 +316,21 @@ class ClusterTestbed(PacketTestbed):
         """Send ``count`` new connections at once."""
         if reason := self._refused.get(instance.namespace):
             raise HarnessError(f"the API server refused an object: {reason}")
-        return await super().probe(instance, probe, count)
+        found = await super().probe(instance, probe, count)
+
+        async def repeat() -> Observation:
+            (seen,) = await super(ClusterTestbed, self).probe(instance, probe, 1)
+            return seen
+
+        return [await self._rejections.judge(seen, probe.expect, repeat) for seen in found]
+
+    async def send_on_flow(self, instance: Instance, step: Send) -> Observation:
+        """Exchange on a held flow."""
+        seen = await super().send_on_flow(instance, step)
+        if not isinstance(step.expect, frozenset):
+            return seen
+        again = partial(super().send_on_flow, instance, step)
+        return await self._rejections.judge(seen, step.expect, again)
 
     def read(self, traced: Traced, instance: Instance, step: Probe | Open) -> Observation:
         """Observation in outcomes.

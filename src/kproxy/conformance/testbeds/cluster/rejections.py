@@ -1,0 +1,51 @@
+"""Silence where a rejection is expected, on nodes that limit ICMP errors.
+
+A kernel sends one ICMP error a second to a peer by default (`icmp_ratelimit`, `ipv6.icmp.ratelimit`: 1000 ms,
+https://docs.kernel.org/networking/ip-sysctl.html), and cases send many probes to it at once. In a lab the limits are off; a
+cluster's nodes are not ours to change. So what got silence in the place of a rejection is sent again, alone and after the
+limit's time: a proxy that drops is silent each time, one that rejects is not. Only silence that the node itself made is in
+question: a packet that went on is no rejection that was left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from kproxy.conformance.case import Lawful
+from kproxy.conformance.testbed import Observation
+from kproxy.spec.outcome import Failure
+
+REPEATS = 3
+"""Number of times that such a probe is sent again before silence is believed."""
+PAUSE = 1.1
+"""Seconds before each: longer than the kernel's limit."""
+_SILENCE = frozenset({Failure.DROPPED})
+
+
+class RejectionPacer:
+    """Sends again, one at a time, what may have been silent for the limit alone."""
+
+    def __init__(self, pause: float = PAUSE) -> None:
+        self._pause, self._turn = pause, asyncio.Lock()
+
+    async def judge(
+        self, seen: Observation, expect: Lawful, repeat: Callable[[], Awaitable[Observation]]
+    ) -> Observation:
+        """The observation, or that of a repetition where silence may be the limit's; ``repeat`` sends once."""
+        if not _is_doubtful(seen, expect):
+            return seen
+        async with self._turn:
+            for number in range(1, REPEATS + 1):
+                await asyncio.sleep(self._pause)
+                again = await repeat()
+                if not _is_doubtful(again, expect):
+                    text = f"{again.text} (sent again alone, {number} of {REPEATS}: nodes limit ICMP errors)"
+                    return replace(again, text=text)
+        return replace(seen, text=f"{seen.text} (also when sent again alone, {REPEATS} times)")
+
+
+def _is_doubtful(seen: Observation, expect: Lawful) -> bool:
+    """True for silence where a rejection would be lawful and silence would not."""
+    return seen.outcomes == _SILENCE and Failure.REJECTED in expect and Failure.DROPPED not in expect
