@@ -30,7 +30,7 @@ def dial_seconds(attempt: int) -> float:
 
 
 @dataclass(slots=True)
-class Chooser:
+class EndpointTurns:
     """The turn of one port's endpoints, and the endpoints that its clients are bound to.  ``port`` may be replaced at any time."""
 
     port: RelayPort

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kproxy.proxy.relay.choice import attempts
 
 if TYPE_CHECKING:
-    from kproxy.proxy.relay.choice import Chooser
+    from kproxy.proxy.relay.choice import EndpointTurns
     from kproxy.proxy.relay.streams import Loop
     from kproxy.proxy.relay.table import RelayEndpoint
 
@@ -44,7 +44,7 @@ class _Flow:
 class DatagramPort:
     """All flows of one listening UDP socket, which it owns."""
 
-    def __init__(self, listener: socket.socket, chooser: Chooser, loop: Loop) -> None:
+    def __init__(self, listener: socket.socket, chooser: EndpointTurns, loop: Loop) -> None:
         """Start to receive."""
         self._listener, self._chooser, self._loop = listener, chooser, loop
         self._flows: dict[_Client, _Flow] = {}

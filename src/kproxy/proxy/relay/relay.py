@@ -1,6 +1,6 @@
 """The relay's thread: an event loop over listening sockets, connections and flows, brought to a table of ports.
 
-The sync calls `Relay.update` with all ports that are wanted; the relay opens and closes what differs.  A place that cannot be bound (a daemon
+The sync calls `LocalRelay.update` with all ports that are wanted; the relay opens and closes what differs.  A place that cannot be bound (a daemon
 of the node has it) is logged once, tried again at the next update, and costs no other port.  Connections of a port that is
 closed go on until one of their ends closes (``established.survives-removal-of-its-endpoint``); they end with this process.
 
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from kproxy.linux import descriptors
 from kproxy.linux.descriptors import Purpose
 from kproxy.model.network import Protocol
-from kproxy.proxy.relay.choice import Chooser
+from kproxy.proxy.relay.choice import EndpointTurns
 from kproxy.proxy.relay.datagrams import DatagramPort
 from kproxy.proxy.relay.streams import PipePool, Stream
 from kproxy.proxy.relay.table import RelayPort
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Counts:
-    """What the relay has done so far.
+    """Counts of events since the start.
 
     ``retries``: attempts at endpoints that failed.  ``limited``: times that clients had to wait for one of the limits.
     """
@@ -104,7 +104,7 @@ class EventLoop:
 class _StreamPort:
     """A listening TCP socket, which it owns."""
 
-    def __init__(self, listener: socket.socket, chooser: Chooser, relay: Relay) -> None:
+    def __init__(self, listener: socket.socket, chooser: EndpointTurns, relay: LocalRelay) -> None:
         self._listener, self._chooser, self._relay = listener, chooser, relay
         self.resume()
 
@@ -141,7 +141,7 @@ class _StreamPort:
             self._relay.accepted(client, self._chooser)
 
 
-class Relay:
+class LocalRelay:
     """All ports of one process.  `update` and `close` may be called by any thread; all else is the relay's own thread's."""
 
     def __init__(self, max_connections: int | None = None) -> None:
@@ -150,7 +150,7 @@ class Relay:
         self.loop = EventLoop()
         self.counts = Counts()
         self._pool = PipePool()
-        self._choosers: dict[_Place, Chooser] = {}
+        self._choosers: dict[_Place, EndpointTurns] = {}
         self._ports: dict[_Place, _StreamPort | DatagramPort] = {}
         self._streams: set[Stream] = set()
         self._failed: dict[_Place, str] = {}
@@ -228,7 +228,7 @@ class Relay:
         except OSError as error:
             descriptors.count_shortage(error, Purpose.LISTENER)
             return f"{error.strerror}{descriptors.shortage_hint(error)}"
-        chooser = self._choosers[place] = Chooser(port)
+        chooser = self._choosers[place] = EndpointTurns(port)
         if port.protocol is Protocol.TCP:
             self._ports[place] = _StreamPort(listener, chooser, self)
         else:
@@ -265,8 +265,8 @@ class Relay:
                 if isinstance(port, _StreamPort):
                     port.resume()
 
-    def accepted(self, client: socket.socket, chooser: Chooser) -> None:
-        """Relay a connection."""
+    def accepted(self, client: socket.socket, chooser: EndpointTurns) -> None:
+        """LocalRelay a connection."""
         self.counts.connections += 1
         try:
             stream = Stream(client, chooser, self.loop, self._pool, self._ended)

@@ -28,7 +28,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol as Interface
 
-from kproxy.proxy.relay.choice import Chooser, attempts, dial_seconds
+from kproxy.proxy.relay.choice import EndpointTurns, attempts, dial_seconds
 from kproxy.proxy.relay.table import RelayEndpoint
 
 CHUNK = 1 << 18
@@ -45,7 +45,7 @@ _ENDED = select.EPOLLHUP | select.EPOLLERR
 
 
 class Loop(Interface):
-    """What connections and flows need of the event loop."""
+    """Event loop, as connections and flows need it."""
 
     def watch(self, sock: socket.socket, mask: int, ready: Callable[[int], None]) -> None:
         """Call ``ready`` with the events when some of the mask (EPOLL...) hold; replaces an earlier watch of the socket."""
@@ -159,7 +159,7 @@ class Stream:
     def __init__(
         self,
         client: socket.socket,
-        chooser: Chooser,
+        chooser: EndpointTurns,
         loop: Loop,
         pool: PipePool,
         closed: Callable[[Stream], None],

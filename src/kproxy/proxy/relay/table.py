@@ -1,4 +1,4 @@
-"""What the relay should serve, as values: node ports at IPv4 loopback, from a `Plan`.  Pure.
+"""Ports that the relay should serve, as values: node ports at IPv4 loopback, from a `Plan`.  Pure.
 
 Rules cannot serve 127.0.0.1 without ``route_localnet``, which lets neighbours send to loopback daemons (CVE-2020-8558).  A socket
 that is bound to 127.0.0.1 can, and nothing from outside reaches it (KEP-6032 plans the same for kube-proxy).
@@ -41,7 +41,7 @@ class RelayPort(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def place(self) -> tuple[Protocol, str, int]:
-        """What the socket is bound to; no two ports of a table have the same."""
+        """Protocol, address and port that the socket is bound to; no two ports of a table have the same."""
         return self.protocol, self.address, self.port
 
 

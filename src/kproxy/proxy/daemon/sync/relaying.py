@@ -9,22 +9,27 @@ from functools import cache
 
 from kproxy.proxy.backends import Applied, Dataplane
 from kproxy.proxy.plan import Plan
-from kproxy.proxy.relay.relay import Relay
+from kproxy.proxy.relay.relay import LocalRelay
 from kproxy.proxy.relay.table import loopback_node_ports
 
 
 @cache
-def localhost_relay() -> Relay:
+def localhost_relay() -> LocalRelay:
     """The relay of this process, started at the first call."""
-    relay = Relay()
+    relay = LocalRelay()
     relay.start()
     return relay
+
+
+def running_relay() -> LocalRelay | None:
+    """The relay of this process, if it has one."""
+    return localhost_relay() if localhost_relay.cache_info().currsize else None
 
 
 class RelayingDataplane:
     """A dataplane, and the relay's ports for each plan that it applied."""
 
-    def __init__(self, plane: Dataplane, relay: Relay) -> None:
+    def __init__(self, plane: Dataplane, relay: LocalRelay) -> None:
         self._plane, self._relay = plane, relay
 
     def apply(self, plan: Plan) -> Applied:
