@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from itertools import count
 
 import pytest
 
@@ -17,6 +16,7 @@ from kproxy.lab.cluster.service_proxy import ProxyName, kproxy_documents
 from tests.kind.load import Client, Seen, only, pods, requested
 from tests.kind.local import LocalCluster, local_cluster
 from tests.kind.providers import MODES
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.local
 
@@ -52,9 +52,7 @@ def proxy_pods(cluster: LocalCluster, node: str) -> set[str]:
 def moved(cluster: LocalCluster, node: str, label: str, name: str) -> None:
     """Change the node's label, and wait until this proxy alone is there, and ready."""
     cluster.kubectl("label", "node", node, label)
-    for _ in count():
-        if proxy_pods(cluster, node) == {name}:
-            break
+    eventually(lambda: proxy_pods(cluster, node) == {name}, 120)
     cluster.rolled_out(f"daemonset/{name}", "kube-system")
 
 
@@ -80,5 +78,5 @@ def test_kube_proxy_is_replaced_node_by_node_and_comes_back_and_nothing_is_lost(
             for name, label in (("kproxy", f"{LABEL}=kproxy"), ("kube-proxy", f"{LABEL}-")):
                 for node in cluster.workers:
                     moved(cluster, node, label, name)
-                    replicas = 9 - replicas
+                    replicas += 1
                     still_right(cluster, clients, before, replicas)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import http.client
 import json
 import os
 import shutil
@@ -24,9 +25,10 @@ from typing import Self
 from kproxy.lab.cluster import control_groups, control_plane
 from kproxy.lab.cluster.credentials import ADMIN, Credentials, make_credentials, node_user
 from kproxy.lab.cluster.images import write_pause_image
-from kproxy.lab.cluster.layout import API_PORT, ClusterLayout
+from kproxy.lab.cluster.layout import API_PORT, DNS_PORT, ClusterLayout, control_plane_address
 from kproxy.lab.cluster.node import SCRIPT, NodeFiles
 from kproxy.lab.cluster.programs import Programs
+from kproxy.lab.cluster.resolver import ClusterResolver, Document
 from kproxy.lab.cluster.wiring import ClusterWiring
 from kproxy.lab.kube.relay import Relay
 from kproxy.lab.kube.store import KubeStore, on_loopback
@@ -34,6 +36,7 @@ from kproxy.lab.namespaces import LabError
 from kproxy.lab.network import Network, build_network
 from kproxy.lab.processes import Process, spawn
 from kproxy.lab.topology import SWITCH
+from kproxy.model.network import Family
 from kproxy.tls import client_context
 
 PREFIX = "kproxy-cluster-"
@@ -76,7 +79,7 @@ class LabCluster:
         self.folder: Path
         self.kubeconfig: Path
         self.network: Network
-        self._credentials: Credentials
+        self.credentials: Credentials
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -164,13 +167,14 @@ class LabCluster:
         await self._open_control_plane()
         self._progress("kubelets")
         await asyncio.to_thread(self._register)
+        await self._open_resolver()
         for node in self.nodes:
             (self._node_folder(node) / "start").touch()
         await self._until("the nodes are ready", self._nodes_ready)
 
     def _prepare_files(self) -> None:
         layout, programs = self.spec.layout, self.spec.programs
-        self._credentials = make_credentials(programs.openssl, self.folder / "credentials", layout)
+        self.credentials = make_credentials(programs.openssl, self.folder / "credentials", layout)
         links, images = self.folder / "programs", self.folder / "images"
         links.mkdir()
         images.mkdir()
@@ -182,9 +186,9 @@ class LabCluster:
             (images / image.name).symlink_to(image.resolve())
         for node in self.nodes:
             files = self._files(node)
-            files.write(self._credentials.authority)
+            files.write(self.credentials.authority)
             control_plane.write_kubeconfig(
-                files.folder / "kubeconfig", control_plane.API_URL, node_user(node), self._credentials
+                files.folder / "kubeconfig", control_plane.API_URL, node_user(node), self.credentials
             )
 
     def _files(self, node: str) -> NodeFiles:
@@ -228,7 +232,7 @@ class LabCluster:
         await process.wait()
 
     async def _open_control_plane(self) -> None:
-        programs, credentials = self.spec.programs, self._credentials
+        programs, credentials = self.spec.programs, self.credentials
         servers = {
             "etcd": control_plane.etcd_arguments(programs, self.folder),
             "kube-apiserver": control_plane.apiserver_arguments(programs, credentials),
@@ -248,13 +252,28 @@ class LabCluster:
             self._start(name, argv)
             self._stack.push_async_callback(self._end, name)
 
-    async def _serving(self) -> None:
-        tls = client_context(cafile=str(self._credentials.authority))
-        token = self._credentials.tokens[ADMIN]
+    async def _open_resolver(self) -> None:
+        store, namespace = self._store(), self.network[SWITCH]
+        sock = namespace.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        sock.bind((str(control_plane_address(Family.IPV4)), DNS_PORT))
+        resolver = ClusterResolver(partial(_object, store))
+        self._stack.callback(store.close)
+        await resolver.serve(sock)
+        self._stack.callback(resolver.close)
+
+    def _store(self) -> KubeStore:
+        """Client of the API server, as administrator."""
+        tls = client_context(cafile=str(self.credentials.authority))
+        token = self.credentials.tokens[ADMIN]
         connect = partial(on_loopback, self.network[SWITCH], API_PORT, tls)
-        store = KubeStore(connect, lambda: {"Authorization": f"Bearer {token}"})
+        return KubeStore(connect, lambda: {"Authorization": f"Bearer {token}"})
+
+    async def _serving(self) -> None:
+        store = self._store()
         self._stack.callback(store.close)
         await self._until("the API server serves", store.ready)
+        system = partial(_object, store, "/api/v1/namespaces/kube-system")
+        await self._until("the API server has made kube-system", lambda: system() is not None)
 
     def _register(self) -> None:
         items = {
@@ -282,6 +301,12 @@ class LabCluster:
     def _logs(self) -> str:
         files = [*self.folder.glob("*.log"), *self.folder.glob("node-*/*.log")]
         return "\n".join(f"--- {file.relative_to(self.folder)}\n{_tail(file)}" for file in sorted(files))
+
+
+def _object(store: KubeStore, path: str) -> Document | None:
+    """Object at a path; None where there is none."""
+    found = store.request("GET", path, tolerated=(http.client.NOT_FOUND,))
+    return None if found.get("code") == http.client.NOT_FOUND else found
 
 
 def hold(folder: Path) -> int:

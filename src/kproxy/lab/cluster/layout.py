@@ -13,7 +13,7 @@ from ipaddress import ip_network
 from kproxy.model.network import Address, Family, Network
 
 MOST_NODES = 9
-API_PORT = 6443
+API_PORT, DNS_PORT = 6443, 53
 OUTSIDE: Mapping[str, int] = {"client": 100, "remote": 110}
 """Clients outside of the cluster, with the last number of their first address; the second is the next one."""
 
