@@ -28,7 +28,7 @@ from kproxy.lab.cluster.images import write_pause_image
 from kproxy.lab.cluster.layout import API_PORT, DNS_PORT, ClusterLayout, control_plane_address
 from kproxy.lab.cluster.node import SCRIPT, NodeFiles
 from kproxy.lab.cluster.programs import Programs
-from kproxy.lab.cluster.resolver import ClusterResolver, Document
+from kproxy.lab.cluster.resolver import ClusterResolver, Document, resolver_documents
 from kproxy.lab.cluster.wiring import ClusterWiring
 from kproxy.lab.kube.relay import Relay
 from kproxy.lab.kube.store import KubeStore, on_loopback
@@ -276,11 +276,8 @@ class LabCluster:
         await self._until("the API server has made kube-system", lambda: system() is not None)
 
     def _register(self) -> None:
-        items = {
-            "apiVersion": "v1",
-            "kind": "List",
-            "items": control_plane.registered_nodes(self.spec.layout),
-        }
+        made = [*control_plane.registered_nodes(self.spec.layout), *resolver_documents()]
+        items = {"apiVersion": "v1", "kind": "List", "items": made}
         self.kubectl("create", "-f", "-", stdin=json.dumps(items))
 
     def _nodes_ready(self) -> bool:
