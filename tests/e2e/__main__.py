@@ -19,11 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kproxy.lab.cluster.cluster import LabCluster
+from kproxy.lab.cluster.cluster import INSIDE_KUBECONFIG, LabCluster
 from kproxy.lab.cluster.command import cluster_spec, install_proxy
-from kproxy.lab.cluster.control_plane import write_kubeconfig
-from kproxy.lab.cluster.credentials import ADMIN
-from kproxy.lab.cluster.layout import API_PORT
 from kproxy.lab.cluster.service_proxy import ProxyName, proxy_documents
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.processes import spawn
@@ -97,9 +94,7 @@ async def run(order: argparse.Namespace, output: Path) -> int:
         documents = proxy_documents(proxy, order.mode, spec.programs.kubectl, up.deploy)
         if documents:
             install_proxy(cluster, proxy.value, documents)
-        kubeconfig = write_kubeconfig(
-            cluster.folder / "e2e.kubeconfig", f"https://127.0.0.1:{API_PORT}", ADMIN, cluster.credentials
-        )
+        kubeconfig = cluster.folder / INSIDE_KUBECONFIG
         arguments = ginkgo_arguments(folder, kubeconfig, output, order)
         process = spawn(arguments, cluster.network[SWITCH], log=output / "ginkgo.log", env=dict(os.environ))
         try:

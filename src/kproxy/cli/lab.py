@@ -88,8 +88,13 @@ def _exec(options: argparse.Namespace) -> int:
 
 
 def _program(options: argparse.Namespace) -> list[str]:
+    return _rest(options) or ["sh"]
+
+
+def _rest(options: argparse.Namespace) -> list[str]:
+    """Arguments for another program, without the dashes that set them apart."""
     argv: list[str] = options.arguments
-    return (argv[1:] if argv[:1] == ["--"] else argv) or ["sh"]
+    return argv[1:] if argv[:1] == ["--"] else argv
 
 
 def _kubectl(options: argparse.Namespace) -> int:
@@ -126,7 +131,7 @@ def _cluster_exec(options: argparse.Namespace) -> int:
 def _cluster_kubectl(options: argparse.Namespace) -> int:
     from kproxy.lab.cluster import command
 
-    return command.run_as_administrator(options.name, options.arguments)
+    return command.run_as_administrator(options.name, _rest(options))
 
 
 def _cluster_kubeconfig(options: argparse.Namespace) -> int:

@@ -45,6 +45,8 @@ HOME = Path("/var/tmp")  # noqa: S108 (folders there are made by mkdtemp)
 """Where folders of clusters are: on a disk, since containerd's snapshots cannot be on an overlay or a tmpfs of old kernels."""
 LOCK = "lock"
 """File in the folder that a running cluster's process has locked."""
+INSIDE_KUBECONFIG = "inside.kubeconfig"
+"""File in the folder: the administrator's kubeconfig for programs in the cluster's network."""
 START_SECONDS = 300.0
 """Seconds that the control plane, and then the nodes, have until they are ready."""
 
@@ -246,6 +248,9 @@ class LabCluster:
         self._stack.push_async_callback(relay.close)
         self.kubeconfig = control_plane.admin_kubeconfig(
             self.folder / "kubeconfig", here.getsockname()[1], credentials
+        )
+        control_plane.write_kubeconfig(
+            self.folder / INSIDE_KUBECONFIG, control_plane.API_URL, ADMIN, credentials
         )
         await self._serving()
         for name, argv in clients.items():

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from kproxy.lab.cluster import control_groups
-from kproxy.lab.cluster.cluster import HOME, LOCK, PREFIX, LabCluster, child_of, enter_node
+from kproxy.lab.cluster.cluster import HOME, INSIDE_KUBECONFIG, LOCK, PREFIX, LabCluster, child_of, enter_node
 from kproxy.lab.namespaces import LabError
 
 _FILE = "session.json"
@@ -39,7 +39,12 @@ class ClusterSession(msgspec.Struct, frozen=True):
     """Paths of the network namespaces outside of the nodes."""
 
     def command(self, where: str, argv: Sequence[str]) -> list[str]:
-        """Command line that runs another in a place: ``node/NAME``, or a name of `namespaces`.  Raises `LabError`."""
+        """Command line that runs another in a place: ``node/NAME``, or a name of `namespaces`.  Raises `LabError`.
+
+        ``KUBECONFIG`` there is the administrator's.
+        """
+        inside = Path(self.kubeconfig).with_name(INSIDE_KUBECONFIG)
+        argv = ["env", f"KUBECONFIG={inside}", *argv]
         kind, _, node = where.partition("/")
         if kind == "node" and node in self.nodes:
             return enter_node(child_of(self.nodes[node]), argv)

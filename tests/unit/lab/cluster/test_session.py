@@ -65,7 +65,10 @@ def test_only_what_has_no_process_is_removed(
 def test_places_are_entered_and_others_are_named(home: Path) -> None:
     lock = cluster.hold(made(home, "one"))
     found = session.find_session("one")
-    assert found.command("client", ["true"]) == ["nsenter", "--net=/proc/1/fd/7", "--", "true"]
+    entered, program = found.command("client", ["true"])[:3], found.command("client", ["true"])[3:]
+    assert entered == ["nsenter", "--net=/proc/1/fd/7", "--"]
+    kubeconfig = Path(found.kubeconfig).with_name(cluster.INSIDE_KUBECONFIG)
+    assert program == ["env", f"KUBECONFIG={kubeconfig}", "true"]
     assert found.kubectl_command(["get", "pods"])[-2:] == ["get", "pods"]
     with pytest.raises(LabError, match="there is no node/x in this cluster: there are node/node-1, client"):
         found.command("node/x", ["true"])
