@@ -10,6 +10,7 @@ question: a packet that went on is no rejection that was left out.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -21,6 +22,8 @@ REPEATS = 3
 """Number of times that such a probe is sent again before silence is believed."""
 PAUSE = 1.1
 """Seconds before each: longer than the kernel's limit."""
+PATIENCE = 1.0
+"""Seconds to wait for a reply to one that is sent again: a rejection comes at once."""
 _SILENCE = frozenset({Failure.DROPPED})
 
 
@@ -28,15 +31,19 @@ class RejectionPacer:
     """Sends again, one at a time, what may have been silent for the limit alone."""
 
     def __init__(self, pause: float = PAUSE) -> None:
-        self._pause, self._turn = pause, asyncio.Lock()
+        self._pause = pause
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def judge(
-        self, seen: Observation, expect: Lawful, repeat: Callable[[], Awaitable[Observation]]
+        self, sender: str, seen: Observation, expect: Lawful, repeat: Callable[[], Awaitable[Observation]]
     ) -> Observation:
-        """The observation, or that of a repetition where silence may be the limit's; ``repeat`` sends once."""
+        """The observation, or that of a repetition where silence may be the limit's; ``repeat`` sends once.
+
+        The limit is one of each peer that would get an error, so each sender has its own turn.
+        """
         if not _is_doubtful(seen, expect):
             return seen
-        async with self._turn:
+        async with self._turns[sender]:
             for number in range(1, REPEATS + 1):
                 await asyncio.sleep(self._pause)
                 again = await repeat()

@@ -11,7 +11,6 @@ import itertools
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -27,7 +26,7 @@ from kproxy.conformance.engine.session import OpenTestbed
 from kproxy.conformance.testbed import HarnessError, Observation, Testbed
 from kproxy.conformance.testbeds.admission import KINDS, admission_problems
 from kproxy.conformance.testbeds.barrier import Place as Late
-from kproxy.conformance.testbeds.cluster import messages, pods
+from kproxy.conformance.testbeds.cluster import messages, pods, rejections
 from kproxy.conformance.testbeds.cluster.address_map import (
     CLIENT,
     OUTSIDE,
@@ -45,7 +44,6 @@ from kproxy.conformance.testbeds.cluster.connection import ClusterConnection, No
 from kproxy.conformance.testbeds.cluster.fleet import NO_OUTSIDE_AGENTS, Fleet, OutsideAgents, open_fleet
 from kproxy.conformance.testbeds.cluster.limits import ClusterShape, case_not_runnable
 from kproxy.conformance.testbeds.cluster.object_map import CASE, ObjectMap
-from kproxy.conformance.testbeds.cluster.rejections import RejectionPacer
 from kproxy.conformance.testbeds.cluster.survey import (
     ClusterSurvey,
     node_internal_addresses,
@@ -218,7 +216,7 @@ class ClusterTestbed(PacketTestbed):
         self._objections: dict[str, str] = {}
         self._refused: dict[str, str] = {}
         self._reprobed: dict[str, str] = {}
-        self._rejections = RejectionPacer()
+        self._rejections = rejections.RejectionPacer()
 
     # ------------------------------------------------------------------ preparation
 
@@ -319,18 +317,26 @@ class ClusterTestbed(PacketTestbed):
         found = await super().probe(instance, probe, count)
 
         async def repeat() -> Observation:
-            (seen,) = await super(ClusterTestbed, self).probe(instance, probe, 1)
-            return seen
+            request = replace(
+                self._request(instance, probe, probe.payload_bytes), patience=rejections.PATIENCE
+            )
+            (traced,) = await self._transport.probe(request, 1)
+            return self.read(traced, instance, probe)
 
-        return [await self._rejections.judge(seen, probe.expect, repeat) for seen in found]
+        who = probe.sender.name
+        return [await self._rejections.judge(who, seen, probe.expect, repeat) for seen in found]
 
     async def send_on_flow(self, instance: Instance, step: Send) -> Observation:
         """Exchange on a held flow."""
         seen = await super().send_on_flow(instance, step)
         if not isinstance(step.expect, frozenset):
             return seen
-        again = partial(super().send_on_flow, instance, step)
-        return await self._rejections.judge(seen, step.expect, again)
+        flow, hold = self._flow(instance, step.flow)
+
+        async def repeat() -> Observation:
+            return self.read(await self._transport.exchange(flow, rejections.PATIENCE), instance, hold)
+
+        return await self._rejections.judge(hold.sender.name, seen, step.expect, repeat)
 
     def read(self, traced: Traced, instance: Instance, step: Probe | Open) -> Observation:
         """Observation in outcomes.

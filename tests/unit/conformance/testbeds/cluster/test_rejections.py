@@ -26,7 +26,7 @@ def judged(
         sent.append(1)
         return next(answers)
 
-    found = asyncio.run(RejectionPacer(pause=0).judge(seen, expect, repeat))
+    found = asyncio.run(RejectionPacer(pause=0).judge("a1", seen, expect, repeat))
     return found, len(sent)
 
 
