@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kproxy.lab.cluster import control_groups
+from kproxy.lab.cluster import control_groups, session
 from kproxy.lab.cluster.cluster import HOME, PREFIX
 from kproxy.lab.cluster.node import KERNEL_TUNABLES
 from kproxy.lab.faults.machine_state import machine_state_changes, read_machine_state
@@ -102,6 +102,7 @@ def test_a_machine_is_left_as_it_was_found() -> None:
 
 
 def test_what_a_killed_session_leaves_the_next_one_removes() -> None:
+    session.remove_abandoned()
     before = machine()
     with started() as up:
         (folder,) = (path for path in HOME.glob(f"{PREFIX}*") if str(path) not in before["folders"])

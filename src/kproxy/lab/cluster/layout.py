@@ -18,7 +18,7 @@ OUTSIDE: Mapping[str, int] = {"client": 100, "remote": 110}
 """Clients outside of the cluster, with the last number of their first address; the second is the next one."""
 
 NODE_NETWORK: Mapping[Family, Network] = {
-    Family.IPV4: ip_network("172.30.0.0/24"),
+    Family.IPV4: ip_network("10.130.0.0/24"),
     Family.IPV6: ip_network("fd30::/64"),
 }
 POD_NETWORK: Mapping[Family, Network] = {

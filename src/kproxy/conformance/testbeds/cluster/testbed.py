@@ -314,17 +314,16 @@ class ClusterTestbed(PacketTestbed):
         """Send ``count`` new connections at once."""
         if reason := self._refused.get(instance.namespace):
             raise HarnessError(f"the API server refused an object: {reason}")
-        found = await super().probe(instance, probe, count)
+        if not rejections.expects_rejection(probe.expect) or probe.mark:
+            return await super().probe(instance, probe, count)
+        request = replace(self._request(instance, probe, probe.payload_bytes), patience=rejections.PATIENCE)
 
-        async def repeat() -> Observation:
-            request = replace(
-                self._request(instance, probe, probe.payload_bytes), patience=rejections.PATIENCE
-            )
+        async def send() -> Observation:
             (traced,) = await self._transport.probe(request, 1)
             return self.read(traced, instance, probe)
 
-        who = probe.sender.name
-        return [await self._rejections.judge(who, seen, probe.expect, repeat) for seen in found]
+        turns = (self._rejections.send(probe.sender.name, probe.expect, send) for _ in range(count))
+        return await asyncio.gather(*turns)
 
     async def send_on_flow(self, instance: Instance, step: Send) -> Observation:
         """Exchange on a held flow."""

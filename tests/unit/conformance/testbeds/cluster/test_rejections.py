@@ -61,3 +61,26 @@ def test_what_is_not_in_doubt_is_not_sent_again(seen: Observation, expect: Lawfu
 def test_one_that_is_answered_otherwise_when_sent_again_is_judged_by_that() -> None:
     found, _ = judged(SILENT, [WENT_ON])
     assert found.outcomes == frozenset()
+
+
+def test_what_expects_a_rejection_is_sent_in_turns_of_its_sender() -> None:
+    under_way = {"a1": 0, "a2": 0}
+    most = dict(under_way)
+
+    async def run() -> None:
+        pacer = RejectionPacer(pause=0)
+
+        async def one(sender: str) -> Observation:
+            async def send() -> Observation:
+                under_way[sender] += 1
+                most[sender] = max(most[sender], under_way[sender])
+                await asyncio.sleep(0)
+                under_way[sender] -= 1
+                return REJECTED
+
+            return await pacer.send(sender, REJECTION, send)
+
+        assert await asyncio.gather(*map(one, ["a1", "a2"] * 5)) == [REJECTED] * 10
+
+    asyncio.run(run())
+    assert most == {"a1": 1, "a2": 1}
