@@ -24,6 +24,9 @@ BUSYBOX = (f"{REGISTRY}/e2e-test-images/busybox:1.37.0-1",)
 PAUSE = (f"{REGISTRY}/pause:3.10.2",)
 """Names that Kubernetes 1.36's tests want."""
 
+FOLDER = "images-e2e"
+"""Folder of the archives beside the programs: only these tests' clusters import them."""
+
 PACKAGES = (
     *("busybox", "bash", "curl", "bind9-dnsutils", "netcat-openbsd"),
     *("iproute2", "iperf"),
@@ -39,7 +42,7 @@ def main() -> int:
     parser.add_argument("--agnhost", type=Path, help="the program; by default FOLDER/agnhost")
     options = parser.parse_args()
     try:
-        for file in write_images(options.folder / "images", options.agnhost or options.folder / "agnhost"):
+        for file in write_images(options.folder / FOLDER, options.agnhost or options.folder / "agnhost"):
             print(f"{file}  {file.stat().st_size / 1e6:.0f} MB")
     except CannotBuild as reason:
         print(reason, file=sys.stderr)

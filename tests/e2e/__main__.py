@@ -16,9 +16,10 @@ import tomllib
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from images.e2e import FOLDER
 from kproxy.lab.cluster.cluster import INSIDE_KUBECONFIG, LabCluster
 from kproxy.lab.cluster.command import cluster_spec, install_proxy
 from kproxy.lab.cluster.service_proxy import ProxyName, proxy_documents
@@ -28,7 +29,7 @@ from kproxy.lab.topology import SWITCH
 from tests.kind.local import options
 
 SELECTION = Path(__file__).with_name("selection.toml")
-NEEDED = ("e2e.test", "ginkgo", "images/e2e-agnhost.tar")
+NEEDED = ("e2e.test", "ginkgo", f"{FOLDER}/e2e-agnhost.tar")
 CANNOT = 2
 
 
@@ -90,6 +91,7 @@ async def run(order: argparse.Namespace, output: Path) -> int:
         raise LabError(
             f"there is no {', no '.join(missing)} in {folder}: docs/results/e2e/README.md says how to make them"
         )
+    spec = replace(spec, images=(*spec.images, *sorted((folder / FOLDER).glob("*.tar"))))
     async with LabCluster(spec, lambda step: print(step, file=sys.stderr)) as cluster:
         documents = proxy_documents(proxy, order.mode, spec.programs.kubectl, up.deploy)
         if documents:
