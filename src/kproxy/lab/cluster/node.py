@@ -67,7 +67,10 @@ keep_running() {
 keep_running "$ROOT/bin/containerd" --config "$ROOT/containerd.toml" &
 until ctr version > /dev/null 2>&1; do sleep 0.1; done
 for image in "$IMAGES"/*.tar; do
-    ctr -n k8s.io images import "$image" >> images.log 2>&1
+    ctr -n k8s.io images import "$image" >> images.log 2>&1 || {
+        echo "cannot import $image: $(tail -n 1 images.log)"
+        exit 1
+    }
 done
 touch imported
 until [ -e start ]; do sleep 0.1; done
