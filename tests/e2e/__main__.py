@@ -95,7 +95,7 @@ async def run(order: argparse.Namespace, output: Path) -> int:
     async with LabCluster(spec, lambda step: print(step, file=sys.stderr)) as cluster:
         documents = proxy_documents(proxy, order.mode, spec.programs.kubectl, up.deploy)
         if documents:
-            install_proxy(cluster, proxy.value, documents)
+            await asyncio.to_thread(install_proxy, cluster, proxy.value, documents)
         kubeconfig = cluster.folder / INSIDE_KUBECONFIG
         arguments = ginkgo_arguments(folder, kubeconfig, output, order)
         process = spawn(arguments, cluster.network[SWITCH], log=output / "ginkgo.log", env=dict(os.environ))

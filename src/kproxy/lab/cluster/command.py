@@ -28,7 +28,7 @@ from kproxy.lab.topology import SWITCH
 CANNOT = 2
 DEPLOY = Path(__file__).parents[4] / "deploy"
 """Manifests of kproxy in a clone; an installed package has none."""
-ROLLOUT_SECONDS = 120
+ROLLOUT_SECONDS = 300
 _WATCH_SECONDS = 1.0
 _IMAGES = "images"
 

@@ -3,8 +3,10 @@
 `kproxy.lab.network.build_network` runs it. Links of pods are the CNI plugin's. A client outside chooses the node that its
 packets go through by its source address: from the first address it is the first node, from the second one the second.
 
-Nodes have the kernel's default limits of ICMP errors, and send redirects, as nodes do. The clients outside accept no
-redirects: after one they would go round the node that a case is about.
+Nodes have the kernel's default limits of ICMP errors, as nodes do, but send no redirects, and the clients outside accept none.
+After one they would go round the node that a case is about. And a node that would send redirects to a client rejects nothing
+of its: each packet that calls for one sets back the clock by which the limit of ICMP errors to that peer counts (Linux,
+net/ipv4/route.c, ``ip_rt_send_redirect``, and net/ipv4/icmp.c, ``inet_peer_xrlim_allow``, share ``rate_last``).
 """
 
 from __future__ import annotations
@@ -37,6 +39,10 @@ _EVERYWHERE: Mapping[str, str] = {
     "ipv6/conf/default/router_solicitations": "0",
 }
 _FORWARDS: Mapping[str, str] = {"ipv4/ip_forward": "1", "ipv6/conf/all/forwarding": "1"}
+_SENDS_NO_REDIRECTS: Mapping[str, str] = {
+    "ipv4/conf/all/send_redirects": "0",
+    "ipv4/conf/default/send_redirects": "0",
+}
 _NO_REDIRECTS: Mapping[str, str] = {
     "ipv4/conf/all/accept_redirects": "0",
     "ipv4/conf/default/accept_redirects": "0",
@@ -69,7 +75,7 @@ class ClusterWiring:
         if name in OUTSIDE:
             return {**_EVERYWHERE, **_NO_REDIRECTS}
         filtered = _bridges_filtered("1" if name in self.layout.nodes else "0")
-        return {**_EVERYWHERE, **_FORWARDS, **filtered}
+        return {**_EVERYWHERE, **_FORWARDS, **_SENDS_NO_REDIRECTS, **filtered}
 
     def links(self, path: Mapping[str, str]) -> str:
         """Batch that makes every link, run inside the switch."""

@@ -74,9 +74,11 @@ def test_a_client_outside_goes_through_the_node_of_its_source_address(family: Fa
         assert f"route add default via {THREE.node_address(node, family)} table {101 + index}" in text
 
 
-def test_nodes_are_as_the_kernel_has_them_and_clients_outside_take_no_redirects() -> None:
+def test_nodes_limit_icmp_errors_as_nodes_do_and_nobody_is_redirected() -> None:
     wiring = ClusterWiring(THREE)
-    assert not [name for name in wiring.sysctls("node-1") if "icmp" in name or "redirects" in name]
+    assert not [name for name in wiring.sysctls("node-1") if "icmp" in name]
+    assert wiring.sysctls("node-1")["ipv4/conf/all/send_redirects"] == "0"
+    assert wiring.sysctls("node-1")["ipv4/conf/default/send_redirects"] == "0"
     assert wiring.sysctls("client")["ipv4/conf/all/accept_redirects"] == "0"
     assert wiring.sysctls("node-1")["bridge/bridge-nf-call-iptables"] == "1"
     assert wiring.sysctls(SWITCH)["bridge/bridge-nf-call-iptables"] == "0"
