@@ -71,14 +71,9 @@ def ginkgo_arguments(folder: Path, kubeconfig: Path, output: Path, order: argpar
 
 
 def count(junit: Path) -> Counter[str]:
-    """Numbers of results by kind, of tests that were chosen."""
-    found = Counter[str]()
-    for case in ET.parse(junit).iter("testcase"):  # noqa: S314 (the file is ours)
-        if (
-            case.get("status") != "skipped" and not case.get("name", "").startswith("[")
-        ) or "[It]" in case.get("name", ""):
-            found[case.get("status", "unknown")] += 1
-    return found
+    """Numbers of tests by status; those that were not chosen are ``skipped``."""
+    cases = ET.parse(junit).iter("testcase")  # noqa: S314 (written by upstream's program just now)
+    return Counter(case.get("status", "unknown") for case in cases if case.get("name", "").startswith("[It]"))
 
 
 async def run(order: argparse.Namespace, output: Path) -> int:
