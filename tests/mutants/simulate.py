@@ -1,6 +1,7 @@
 """``python -m tests.mutants.simulate``: each mutant of `tests.mutants.histories` must be found by universes.
 
-Seeds are played in order until one is unlawful, at most ``--seeds``. First the control: the same subject without a defect must be
+Seeds are played in order until one is unlawful, at most ``--seeds``: even ones with iptables-nft, odd ones with iptables-legacy,
+which alone has a lock. First the control: the same subject without a defect must be
 lawful in the first seeds of each mode. A universe that breaks ends the search for its mutant, and shows nothing of it.
 Exit status: 0 at most `MISSED` of the table are missed, 1 more are, 2 the control failed or a universe broke.
 """
@@ -60,7 +61,9 @@ def main() -> int:
     parser.add_argument("--parallel", type=int, default=os.cpu_count() or 1, metavar="N")
     parser.add_argument("--no-control", dest="control", action="store_false", help="leave the control out")
     options = parser.parse_args()
-    os.environ["PYTHONPATH"] = str(ROOT)  # of the subject, too, which is `tests.mutants.proxy`
+    os.environ["PYTHONPATH"] = (
+        f"{ROOT / 'src'}:{ROOT}"  # of the guest, and of the subject, which is `tests.mutants.proxy`
+    )
     chosen = [one for one in HISTORIES if any(fnmatch.fnmatchcase(one.name, g) for g in options.names or "*")]
     try:
         kernel = find_kernel()
@@ -95,8 +98,8 @@ def _failed_control(kernel: UmlKernel, modes: set[str], parallel: int) -> str:
 
 def _search(kernel: UmlKernel, wrong: Mutant, seeds: int, parallel: int) -> Search:
     began = time.monotonic()
-    for start in range(0, seeds, parallel):
-        some = range(start, min(start + parallel, seeds))
+    for start in range(0, seeds, 2 * parallel):  # both variants keep all cores busy
+        some = range(start, min(start + 2 * parallel, seeds))
         try:
             verdicts = dict(_verdicts(kernel, wrong.name, wrong.mode, some, parallel))
         except BrokenUniverse as reason:
@@ -109,8 +112,17 @@ def _search(kernel: UmlKernel, wrong: Mutant, seeds: int, parallel: int) -> Sear
 def _verdicts(
     kernel: UmlKernel, name: str, mode: str, seeds: Sequence[int], parallel: int
 ) -> Iterator[tuple[int, Verdict]]:
-    arguments = (str(SUBJECT), name, mode, "auto")
-    for run in run_universes(kernel, list(map(draw_schedule, seeds)), arguments, parallel):
+    for variant, some in (("nft", [s for s in seeds if s % 2 == 0]), ("legacy", [s for s in seeds if s % 2])):
+        yield from _verdicts_with(kernel, name, (mode, variant), some, parallel)
+
+
+def _verdicts_with(
+    kernel: UmlKernel, name: str, how: tuple[str, str], seeds: Sequence[int], parallel: int
+) -> Iterator[tuple[int, Verdict]]:
+    """Verdicts in a mode and with a variant of iptables."""
+    mode, _ = how
+    arguments = (str(SUBJECT), name, *how)
+    for run in run_universes(kernel, map(draw_schedule, seeds), arguments, parallel):
         if run.recording is None:
             raise BrokenUniverse(f"{name}, {mode}, seed {run.schedule.seed}: {run.error}")
         verdict = judge_universe(run.schedule, run.recording)

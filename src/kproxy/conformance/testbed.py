@@ -142,6 +142,8 @@ class Testbed(Interface):
         """Write the evidence of a failure of that instance to a folder."""
 
 
+ANSWER_LOST = "the answer was lost"
+"""End of the text of a packet that an endpoint got, and whose answer never came."""
 NO_ANSWER = "no answer"
 """Text of an HTTP request that nothing answered."""
 

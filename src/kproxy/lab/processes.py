@@ -105,7 +105,7 @@ def spawn(
     as long as the program: the kernel kills it with that thread (but not its children; `Process.kill` ends the whole
     group). A program that does not exist ends with status 127 and an error in the log.
     """
-    environment = {**os.environ, "XTABLES_LOCKFILE": str(log.with_suffix(".xtables.lock")), **(env or {})}
+    environment = {**os.environ, "XTABLES_LOCKFILE": str(xtables_lock_file(log)), **(env or {})}
     if path_prefix is not None:
         environment["PATH"] = f"{path_prefix}:{environment.get('PATH', os.defpath)}"
     options: dict[str, object] = {
@@ -120,6 +120,11 @@ def spawn(
         except FileNotFoundError as error:
             raise LabError("setpriv is needed to start programs in the lab: install util-linux") from error
     return Process(argv, popen, log)
+
+
+def xtables_lock_file(log: Path) -> Path:
+    """Lock file of the iptables tools that a program with this log runs (iptables-legacy alone takes it)."""
+    return log.with_suffix(".xtables.lock")
 
 
 def xtables_directory(directory: Path, variant: Xtables) -> Path:

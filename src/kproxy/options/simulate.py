@@ -102,6 +102,11 @@ SIMULATE_OPTIONS = (
         help="another command to run where `--until` stops: `'client ip route'`; namespaces are `a`, `b` (nodes), `a1`, `b1` (pods), `client`",
     ),
     switch(
+        name="--shell",
+        fronts=Front.SIMULATE,
+        help="read more such commands where `--until` stops, from standard input, each `NAMESPACE COMMAND`, until an empty line",
+    ),
+    switch(
         name="--no-shrink",
         fronts=Front.SIMULATE,
         help="write no schedules, instead of searching for the shortest that fails",

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from kproxy.universes.recording import Recording
 from kproxy.universes.results import append_result, state_files, universe_result
 from kproxy.universes.schedule import Schedule
 from kproxy.universes.schedule_files import InvalidSchedule, load_schedule, schedule_source
+from kproxy.universes.shell import PROMPT, shell_outputs
 from kproxy.universes.shrink import shrink_schedule
 from kproxy.universes.stop import Stop
 from kproxy.universes.story import story_lines
@@ -41,7 +43,7 @@ class SimulateOptions:
     """Subject, and its universes: those of seeds, or of a file.
 
     ``mode`` empty: all of the subject's; ``parallel`` 0: one for each processor; ``directory``: for failing schedules, and for
-    what is read at ``until``, if given, also by ``commands``; ``results``: file for a line of each universe.
+    what is read at ``until``, if given, also by ``commands``, with ``shell`` also by those of standard input; ``results``: file for a line of each universe.
     """
 
     proxy: str
@@ -53,6 +55,7 @@ class SimulateOptions:
     results: Path | None
     until: float | None
     commands: Sequence[str]
+    shell: bool
     parallel: int
     shrink: bool
     directory: Path
@@ -110,6 +113,9 @@ def run_simulate(options: SimulateOptions) -> int:
     """Run, judge and print; 0 all lawful, 1 something was not, 2 it could not be run."""
     console = Console(width=None if sys.stdout.isatty() else 140)
     began = time.monotonic()
+    if options.shell and not options.stop:
+        sys.stderr.write("kproxy: --shell needs the moment: give --until SECONDS\n")
+        return 2
     try:
         subject = load_subject(options.proxy, launch.program_path(options.binary) if options.binary else "")
         check_mode(subject, options.mode)
@@ -153,7 +159,11 @@ class Campaign:
 
         def excuse(violation: Violation) -> str:
             known = (
-                d for d in judged.deviations if d.excuses_packet(mode, violation.clauses, violation.seen)
+                d
+                for d in judged.deviations
+                if d.excuses_packet(
+                    mode, violation.clauses, violation.seen, established=violation.established
+                )
             )
             return next((deviation.text for deviation in known), "")
 
@@ -164,10 +174,31 @@ class Campaign:
         stop = self.options.stop
         played = self._play(schedules, (*arguments, *(stop.arguments if stop else ())))
         verdicts = ((run.schedule, self._take(run, judged.name, mode, number)) for run in played)
-        unlawful = [(schedule, verdict) for schedule, verdict in verdicts if verdict.unlawful]
+        unlawful = []
+        for schedule, verdict in verdicts:
+            if verdict.unlawful:
+                unlawful.append((schedule, verdict))
+            if stop and self.options.shell:
+                self._serve_shell(schedule, stop.until, arguments)
         if self.options.shrink and not stop:
             for schedule, verdict in unlawful:
                 self._keep(schedule, verdict, subject, arguments)
+
+    def _serve_shell(self, schedule: Schedule, until: float, arguments: Sequence[str]) -> None:
+        """Run commands of standard input at a moment of a universe."""
+
+        def visit(command: str) -> Recording | None:
+            (run,) = self._play([schedule], (*arguments, *Stop(until, (command,)).arguments))
+            return run.recording
+
+        def lines() -> Iterator[str]:
+            with suppress(EOFError):
+                while True:
+                    yield input(PROMPT if sys.stdin.isatty() else "")
+
+        for text in shell_outputs(lines(), visit):
+            sys.stdout.write(text)
+            sys.stdout.flush()
 
     def _play(self, schedules: Iterable[Schedule], arguments: Sequence[str]) -> Iterator[UniverseRun]:
         parallel = self.options.parallel or os.cpu_count() or 1

@@ -66,7 +66,9 @@ HELD = (0.00005, 0.001)
 FAULTS = (*FaultKind, FaultKind.WRITES_SLOW, FaultKind.WRITES_SLOW, FaultKind.WRITES_REFUSED)
 """Faults to choose from: since computing takes no time, slow writes alone give a sync its width."""
 HOLDING = frozenset({FaultKind.PROXY_RESTARTED, FaultKind.THREADS_HELD})
-SLOWED = frozenset({FaultKind.WRITES_SLOW, FaultKind.EVENTS_TRICKLE, FaultKind.LISTS_CUT})
+SLOWED = frozenset({FaultKind.WRITES_SLOW, FaultKind.EVENTS_TRICKLE})
+CUT_AFTER = (1.5, 2.5, 4.5)
+"""Objects of a list after which it is cut; no client comes back before some tenths of a second have gone."""
 RELOADS = (0.05, 0.2, 0.7)
 """Seconds between two reloads of another program's rules."""
 STEPS = (-86400.0, -3.0, 3.0, 86400.0)
@@ -74,10 +76,12 @@ STEPS = (-86400.0, -3.0, 3.0, 86400.0)
 RESOURCES = (None, None, *Resource)
 AFTER_A_CHANGE = (0.0, 0.002, 0.02, 0.3, 1.5)
 """Seconds after a change at which it is probed while it may be in effect or not."""
-PROBES = 2
-"""Probes of such a moment, but in calm."""
 SETTLED = CONVERGENCE + 0.5
 """Seconds after a change at which it is probed when it must be in effect."""
+AFTER_A_FAULT = (SETTLED, 12.0, 24.0)
+"""Seconds after a fault at which what it hid may have to be in effect."""
+PROBES = 2
+"""Probes of such a moment, but in calm."""
 SETTLED_PROBES, CALM_PROBES = 4, 16
 """Probes of such a moment: among faults and other changes, and in calm, where they tell most."""
 QUIET_PROBES = 60
@@ -202,16 +206,18 @@ def _faults(choose: Chooser, end: float) -> Iterator[TimedFault]:
                 seconds=seconds,
                 kind=kind,
                 node=node,
-                pause=_pause(choose, kind),
+                pause=_pause(choose, kind, seconds),
                 resource=None if node or kind in OF_MACHINE else choose(RESOURCES),
             )
 
 
-def _pause(choose: Chooser, kind: FaultKind) -> float:
+def _pause(choose: Chooser, kind: FaultKind, seconds: float) -> float:
     if kind is FaultKind.CLOCK_STEPS:
         return choose(STEPS)
     if kind is FaultKind.RULES_RELOADED:
         return choose(RELOADS)
+    if kind is FaultKind.LISTS_CUT:  # in the middle of a list
+        return round(seconds / choose(CUT_AFTER), 6)
     if kind in HOLDING:
         return choose(HELD)
     return choose(DELAYS) if kind in SLOWED else 0.0
@@ -230,7 +236,7 @@ def _probes(choose: Chooser, schedule: Schedule, recovered: float) -> Iterator[T
         for _ in range(CALM_PROBES if is_calm else SETTLED_PROBES):
             yield _probe_of(choose, schedule, round(change.done + SETTLED, 6), change)
     for fault in schedule.faults:
-        for after in AFTER_A_CHANGE * PROBES:
+        for after in (*AFTER_A_CHANGE * PROBES, *AFTER_A_FAULT * SETTLED_PROBES):
             yield _probe(choose, schedule, round(fault.end + after, 6))
     for moment in (recovered, schedule.end):
         for number in range(QUIET_PROBES):

@@ -4,14 +4,18 @@ Theory of operation. A proxy learns of each object by itself: Services and Endpo
 relist may skip versions, and syncs fall anywhere. So within the time that convergence may take, its rules may reflect
 any version of each object that was current then, in any combination; once everything has converged, only the present.
 A fault of the node or the API server makes that window longer, until the time by which a proxy must have recovered: it
-begins `CONVERGENCE` before the fault, or before an earlier one from which the node had not recovered then.
+begins `CONVERGENCE` before the fault, or before an earlier one from which the node had not recovered then. When a client
+comes back to an API server is its own affair, within bounds; once all have come, and were sent all there is, the time for
+convergence begins.
 """
 
 from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from math import inf
+from types import MappingProxyType
 
 import msgspec
 
@@ -24,16 +28,26 @@ from kproxy.universes.schedule import CONVERGENCE, FaultKind, Schedule
 MOST_STATES = 2000
 """Largest number of states that a packet is compared with."""
 
+SOON = 0.1
+"""Seconds within which an undisturbed proxy applies a change: a packet on its way then may meet both the old rules and the new."""
+
 
 class TooManyStates(Exception):
     """Window with more than `MOST_STATES` states."""
 
 
 class ObjectHistory:
-    """Versions of every object, and their times in seconds."""
+    """Versions of every object, and their times in seconds.
 
-    def __init__(self, schedule: Schedule) -> None:
+    ``caught_up``: time at which all watches had been sent all there is after a fault, by its number, where that was seen.
+    """
+
+    def __init__(self, schedule: Schedule, caught_up: Mapping[int, float] = MappingProxyType({})) -> None:
         self._faults = schedule.faults
+        self._recovered = {
+            fault: min(fault.recovered, caught_up.get(number, inf) + CONVERGENCE)
+            for number, fault in enumerate(schedule.faults)
+        }
         self.instance = Instance(schedule.case, schedule.family, 0, 0)
         self.world = World(self.instance)
         self._versions: dict[Key, tuple[list[float], list[Document | None]]] = {}
@@ -61,14 +75,14 @@ class ObjectHistory:
         while earlier := [
             fault.at
             for fault in self._faults
-            if fault.concerns(node) and fault.at < undisturbed < fault.recovered
+            if fault.concerns(node) and fault.at < undisturbed < self._recovered[fault]
         ]:
             undisturbed = min(earlier)
         return undisturbed - CONVERGENCE
 
     def is_disturbed(self, node: str, at: float) -> bool:
         """True while a fault lasts that concerns a node, and until everything must be in effect again."""
-        return any(fault.concerns(node) and fault.at <= at < fault.recovered for fault in self._faults)
+        return any(fault.concerns(node) and fault.at <= at < self._recovered[fault] for fault in self._faults)
 
     def changes_mode(self, node: str, at: float) -> bool:
         """True while a node's proxy goes over to another mode, or comes back: no clause says how."""
@@ -77,6 +91,11 @@ class ObjectHistory:
             for fault in self._faults
             for begin in (fault.at, fault.end)
         )
+
+    def is_changing(self, service: str, node: str, begin: float, end: float) -> bool:
+        """True if a node's rules for a Service may change between two times: it was written just before, or a sync is late."""
+        since = self.window(node, begin) if self.is_disturbed(node, begin) else begin - SOON
+        return any(len(self._span(key, service, since, end)) > 1 for key in self._versions)
 
     def clusters(self, service: str, begin: float, end: float) -> Iterator[api.Cluster]:
         """States between two times, as far as a Service is concerned, the latest first. Raises `TooManyStates`."""

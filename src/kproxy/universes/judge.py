@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from kproxy.conformance.binding.bind import BoundPacket, Instance
 from kproxy.conformance.case import VantageKind
-from kproxy.conformance.testbed import NO_ANSWER, describe_status
+from kproxy.conformance.testbed import ANSWER_LOST, NO_ANSWER, describe_status
 from kproxy.model import api
-from kproxy.model.network import Packet
+from kproxy.model.network import Packet, Protocol
 from kproxy.spec import health
 from kproxy.spec.established import EstablishedFlow
 from kproxy.spec.node import NodeFacts
@@ -78,7 +78,7 @@ def judge_universe(
     schedule: Schedule, recording: Recording, excuse: Callable[[Violation], str] = lambda _: ""
 ) -> Verdict:
     """Verdict on a universe's recording; ``excuse``: returns the known deviation that a violation shows, empty for none."""
-    judge = _Judge(ObjectHistory(schedule))
+    judge = _Judge(ObjectHistory(schedule, recording.caught_up()))
     for probed in recording.probes():
         judge.judge_new(schedule.probes[probed.number], probed)
     for checked in recording.checks():
@@ -233,9 +233,14 @@ class _Judge:
             raise Unjudged("the mode changes")
         if not all(_is_answerable(instance, sent, bound, outcome) for outcome in lawful.outcomes):
             raise Unjudged("an answer could not return")
+        begin, end = seen.at / SECOND, seen.until / SECOND
+        if _broke_off(seen, bound.packet) and self.history.is_changing(
+            sent.to.service, bound.node, begin, end
+        ):
+            raise Unjudged("the rules may have changed between packet and answer")
         self.violations.append(
             Violation(
-                at=seen.at / SECOND,
+                at=begin,
                 since=self._since(sent, seen),
                 sent=sent,
                 established=_sent_before(seen),
@@ -248,6 +253,13 @@ class _Judge:
 
 def _sent_before(seen: Probed | FlowExchanged) -> bool:
     return isinstance(seen, FlowExchanged) and not seen.opened
+
+
+def _broke_off(seen: Probed | FlowExchanged, packet: Packet) -> bool:
+    """True if an exchange broke off that no clause protects: all are protected on an established connection, but no datagram is."""
+    if _sent_before(seen) and packet.protocol is not Protocol.UDP:
+        return False
+    return seen.text.endswith(ANSWER_LOST) or Failure.RESET in _outcomes(seen)
 
 
 def _outcomes(seen: Probed | FlowExchanged) -> frozenset[Outcome]:

@@ -11,8 +11,16 @@ import os
 import shlex
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -39,6 +47,7 @@ from kproxy.spec.outcome import Delivered
 from kproxy.universes.other_program import OtherProgram
 from kproxy.universes.recording import (
     SECOND,
+    CaughtUp,
     Changed,
     Failed,
     FaultBegan,
@@ -53,6 +62,8 @@ from kproxy.universes.recording import (
     outcomes_text,
 )
 from kproxy.universes.schedule import (
+    OF_MACHINE,
+    OF_NODE,
     FaultKind,
     Schedule,
     TimedChange,
@@ -65,11 +76,12 @@ from kproxy.universes.stop import Stop
 
 PATIENCE = 0.9
 """Seconds to wait for an answer: less than until TCP sends its first packet again."""
+BETWEEN_LOOKS = 0.5
+"""Seconds between two looks at the watches that come back after a fault."""
 MOST_FAULTS = 100
 """So many numbers follow each seed, one for each fault."""
 _FOLDER = Path("/dev/shm/universe")  # noqa: S108 (a guest's own)
 _RESOLUTION = time.get_clock_info("monotonic").resolution
-_XTABLES_LOCK = Path("/run/xtables.lock")
 _READS = frozenset({Verb.LIST, Verb.WATCH})
 
 
@@ -86,10 +98,13 @@ class Universe:
     other_program: OtherProgram
     write: Callable[[Line], None]
     world: World = field(init=False)
+    watches: Counter[ResourceKind] = field(init=False)
+    """Watches that the settled proxies have open."""
     began: int = 0
 
     def __post_init__(self) -> None:
         self.world = World(self.instance)
+        self.watches = Counter(self.server.current_watches)
 
     @property
     def now(self) -> int:
@@ -173,7 +188,7 @@ class Universe:
         opened = False
         while self.now < self.schedule.end * SECOND:
             opened = await self._exchange(number, flow, opened=opened)
-            await asyncio.sleep(flow.pause)
+            await self._sleep_until(self.now / SECOND + flow.pause)
 
     async def _exchange(self, number: int, flow: TimedFlow, *, opened: bool) -> bool:
         """Exchange on a flow, opened or to be opened; returns if it is still of use.
@@ -217,6 +232,16 @@ class Universe:
         async with self._fault(number, fault):
             await asyncio.sleep(fault.seconds)
         self.write(FaultEnded(at=self.now, number=number))
+        if fault.kind not in OF_NODE | OF_MACHINE and await self._catch_up(fault.recovered):
+            self.write(CaughtUp(at=self.now, number=number))
+
+    async def _catch_up(self, until: float) -> bool:
+        """Wait until as many watches as in the beginning have been sent all there is; false if that takes too long."""
+        while self.now < until * SECOND:
+            if Counter(self.server.current_watches) >= self.watches:
+                return True
+            await asyncio.sleep(BETWEEN_LOOKS)
+        return False
 
     @asynccontextmanager
     async def _fault(self, number: int, fault: TimedFault) -> AsyncIterator[None]:
@@ -269,7 +294,7 @@ class Universe:
         faults, kinds = self.server.faults, _kinds(fault)
         match fault.kind:
             case FaultKind.XTABLES_LOCKED:
-                return xtables_lock()
+                return locked(self.proxies.xtables_locks)
             case FaultKind.CLOCK_STEPS:
                 return clock_set_forward(fault.pause)
             case FaultKind.WATCHES_STALL:
@@ -319,10 +344,11 @@ def _kinds(fault: TimedFault) -> frozenset[ResourceKind]:
 
 
 @contextmanager
-def xtables_lock() -> Iterator[None]:
-    """Lock that every iptables tool takes before it writes (iptables-legacy alone reads the file)."""
-    with _XTABLES_LOCK.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+def locked(paths: Iterable[Path]) -> Iterator[None]:
+    """Locks of the iptables tools, held by us (iptables-legacy alone takes them)."""
+    with ExitStack() as stack:
+        for path in paths:
+            fcntl.flock(stack.enter_context(path.open("w")), fcntl.LOCK_EX)
         yield
 
 

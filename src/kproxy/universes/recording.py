@@ -37,6 +37,13 @@ class FaultEnded(msgspec.Struct, frozen=True, kw_only=True, tag="fault-ends"):
     number: int
 
 
+class CaughtUp(msgspec.Struct, frozen=True, kw_only=True, tag="caught-up"):
+    """After fault ``number``, of the API server, all watches are open again and have been sent all there is."""
+
+    at: int
+    number: int
+
+
 class Probed(msgspec.Struct, frozen=True, kw_only=True, tag="probe"):
     """Probe ``number`` of the schedule had its result; ``outcomes``: those that it is consistent with, as text.
 
@@ -98,7 +105,16 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
 
 
 Line = (
-    Changed | FaultBegan | FaultEnded | Probed | FlowExchanged | HealthChecked | LogEnded | StateRead | Failed
+    Changed
+    | FaultBegan
+    | FaultEnded
+    | CaughtUp
+    | Probed
+    | FlowExchanged
+    | HealthChecked
+    | LogEnded
+    | StateRead
+    | Failed
 )
 _DECODER = msgspec.json.Decoder(Line)
 
@@ -113,6 +129,10 @@ class Recording:
     def failure(self) -> Failed | None:
         """Failure that ended it."""
         return next((line for line in self.lines if isinstance(line, Failed)), None)
+
+    def caught_up(self) -> dict[int, float]:
+        """Seconds at which the watches had caught up, by the number of the fault."""
+        return {line.number: line.at / SECOND for line in self.lines if isinstance(line, CaughtUp)}
 
     def probes(self) -> Iterator[Probed]:
         """Results of its probes."""

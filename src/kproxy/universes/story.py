@@ -40,7 +40,10 @@ def describe_fault(fault: TimedFault) -> str:
 
 
 def _before(schedule: Schedule, recording: Recording, violation: Violation) -> Iterator[str]:
-    """Lines of the changes and faults in the window of a violation."""
+    """Lines of the faults before the window of a violation, then of the changes and faults in it."""
+    for fault in schedule.faults:
+        if fault.at < violation.since:
+            yield f"  {fault.at:10.6f} s  {describe_fault(fault)}, for {fault.seconds:g} s"
     for line in recording.lines:
         at = line.at / SECOND
         if not violation.since - 0.001 <= at <= violation.at:

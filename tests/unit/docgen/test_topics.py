@@ -22,7 +22,10 @@ def test_every_clause_is_on_one_page_and_the_index_counts_them() -> None:
 
 @pytest.mark.parametrize("name", DOCUMENTED_SUBJECTS)
 def test_every_known_deviation_is_reported_with_its_link(name: str) -> None:
-    deviations = [d for d in load_subject(name, name).deviations if {e.case for e in d.excuses} != {"fuzz.*"}]
+    of_cases = (
+        d for d in load_subject(name, name).deviations if d.excuses
+    )  # those of universes alone have docs/findings
+    deviations = [d for d in of_cases if {e.case for e in d.excuses} != {"fuzz.*"}]
     assert [d.text for d in deviations if d.text not in TEXT or d.link not in TEXT] == []
 
 

@@ -171,6 +171,7 @@ def _unknown_name(deviations: Iterable[Deviation], modes: Sequence[str]) -> str:
         if deviation.mode not in {"", *modes}:
             return f"$.deviations[{number}]: modes are {', '.join(modes)}, not {deviation.mode}"
         named = {name for excuse in deviation.excuses for name in excuse.clauses}
+        named |= {name for excuse in deviation.universes for name in excuse.clauses}
         if strange := sorted(named.difference(CLAUSES)):
             return f"$.deviations[{number}]: no clause is called {', '.join(strange)}; a finding names those that it breaks"
     return ""

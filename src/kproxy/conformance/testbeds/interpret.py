@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from kproxy.conformance.binding.bind import Instance
 from kproxy.conformance.case import EndpointCountLocation, Ping, Probe, TargetKind, VantageKind
 from kproxy.conformance.case import Open as HoldStep
-from kproxy.conformance.testbed import NO_ANSWER, HarnessError, Observation, describe_health, describe_status
+from kproxy.conformance.testbed import (
+    ANSWER_LOST,
+    NO_ANSWER,
+    HarnessError,
+    Observation,
+    describe_health,
+    describe_status,
+)
 from kproxy.lab.probes import echo, http
 from kproxy.lab.probes import observation as lab
 from kproxy.model.network import Address, Packet
@@ -166,7 +173,7 @@ def _sources(seen: lab.Answered, context: ProbeContext) -> set[SourceIP]:
 def _silent(seen: lab.Silent, context: ProbeContext) -> Observation:
     if seen.endpoint_saw or seen.connected:
         who = ", ".join(reception.who for reception in seen.evidence.receptions) or "an endpoint"
-        return Observation(frozenset(), f"silence, although {who} got it: the answer was lost")
+        return Observation(frozenset(), f"silence, although {who} got it: {ANSWER_LOST}")
     judge = context.judge
     beyond = seen.evidence.left(judge)
     if beyond:

@@ -27,7 +27,15 @@ from kproxy.lab.faults.write_faults import WriteFault, delay_writes, hold_thread
 from kproxy.lab.kernels.current import time_here
 from kproxy.lab.kernels.uml import Time
 from kproxy.lab.network import Network
-from kproxy.lab.processes import Process, Xtables, listen_in, run_in, spawn, xtables_directory
+from kproxy.lab.processes import (
+    Process,
+    Xtables,
+    listen_in,
+    run_in,
+    spawn,
+    xtables_directory,
+    xtables_lock_file,
+)
 from kproxy.lab.sandbox import Sandbox, open_sandbox
 from kproxy.lab.topology import LAB, NODES, Topology
 from kproxy.model.network import Family
@@ -290,6 +298,11 @@ class Proxies:
     def log(self, node: str) -> Path:
         """Log file of a node's proxy."""
         return self._directory / f"{node}.log"
+
+    @property
+    def xtables_locks(self) -> tuple[Path, ...]:
+        """Lock files of the iptables tools that the proxies run, one a node."""
+        return tuple(map(xtables_lock_file, map(self.log, self.nodes)))
 
     def whole_log(self, node: str) -> str:
         """Text of that file."""

@@ -134,6 +134,11 @@ class ApiServer:
         """Kinds being watched, one entry for each watch."""
         return tuple(watch.resource.kind for watch in self._watches)
 
+    @property
+    def current_watches(self) -> tuple[ResourceKind, ...]:
+        """Kinds of the watches whose clients have been sent all there is, one entry for each watch."""
+        return tuple(watch.resource.kind for watch in self._watches if watch.is_current)
+
     # --------------------------------------------------------------------------- answers
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:

@@ -90,6 +90,17 @@ class Watch:
         self._ended = False
         self._progress: _Progress | None = None
 
+    @property
+    def is_current(self) -> bool:
+        """True if its client has been sent all there is."""
+        progress = self._progress
+        return (
+            progress is not None
+            and not progress.initial
+            and not progress.end_mark
+            and not self._store.since(self.resource.kind, progress.cursor, 1)
+        )
+
     def end(self) -> None:
         """End the stream cleanly, soon."""
         self._ended = True

@@ -9,7 +9,13 @@ from kproxy.conformance.case import Apply
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.engine.citations import JudgedStep
 from kproxy.conformance.engine.judging import Finding
-from kproxy.conformance.subjects.deviations import Deviation, Excuse, excuse_usage, find_excuse
+from kproxy.conformance.subjects.deviations import (
+    Deviation,
+    Excuse,
+    UniverseExcuse,
+    excuse_usage,
+    find_excuse,
+)
 from kproxy.conformance.subjects.subject import BUNDLED, load_subject
 from tests.support.citations import ALL, citations
 from tests.support.scripted_testbed import TO_WEB, WEB, small_case
@@ -72,6 +78,20 @@ def test_what_shows_in_some_runs_only_is_reported_where_it_was_needed() -> None:
 def test_what_is_about_another_mode_or_case_is_not_requested() -> None:
     assert list(excuse_usage([deviation("a", mode="two")], "one", CASE.id, [])) == []
     assert list(excuse_usage([deviation("a")], "one", "other.case", [])) == []
+
+
+def test_universes_may_excuse_packets_of_established_flows_alone() -> None:
+    excuse = UniverseExcuse(clauses=("a",), seen="delivered *", established=True)
+    known = Deviation(link="https://example.com", text="it", universes=(excuse,), mode="one")
+    assert known.excuses_packet("one", ["a", "b"], "delivered to it", established=True)
+    assert not known.excuses_packet("one", ["a", "b"], "delivered to it", established=False)
+    assert not known.excuses_packet("one", ["a", "b"], "silence", established=True)
+    assert not known.excuses_packet("two", ["a", "b"], "delivered to it", established=True)
+
+
+def test_a_deviation_excuses_something() -> None:
+    with pytest.raises(ValueError, match="excuses nothing"):
+        Deviation(link="https://example.com", text="it")
 
 
 @pytest.mark.parametrize("name", BUNDLED)
