@@ -406,7 +406,7 @@ _shtab_kproxy_simulate_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--seeds[seeds of the universes\; a seed always gives the same one (default\: \`0..9\`)]:N|N..M:"
   "--shard[play the I-th of N parts of the seeds, so that N machines share them (default\: all seeds)]:I/N:"
-  "--replay[the schedule of a file, as a failing universe leaves it, in place of seeds]:FILE:_files"
+  "--replay[the schedule of a file, as a failing universe leaves it, in place of seeds\; known deviations are not excused there]:FILE:_files"
   "--out[folder for the schedules of universes that fail, and for what \`--until\` reads (default\: universes)]:DIR:_files -/"
   "--results[append a JSON line for each universe\; files of several machines are merged by \`cat\`]:FILE:_files"
   "--until[stop each universe there, and write the nodes\' rules, connections, addresses and logs to the folder of \`--out\`]:SECONDS:"
