@@ -1,4 +1,4 @@
-"""Data that a command prints for programs: JSON or YAML, from the same value.
+"""Data that a command prints for programs, JSON or YAML from the same value, and what is wrong with YAML that it reads.
 
 The convention of all commands is ``-o FORM --output FILE``; `kproxy.cli.output` opens the file.
 """
@@ -11,6 +11,15 @@ import msgspec
 import yaml
 
 TEXT = "text"
+
+
+def syntax_error(error: yaml.YAMLError) -> str:
+    """Text of an error of YAML in one line: where it is, counted from 1, and what was expected there."""
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return " ".join(str(error).split())
+    mark = error.problem_mark or error.context_mark
+    where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+    return where + ", ".join(filter(None, (error.context, error.problem)))
 
 
 def print_document(document: object, form: str) -> None:

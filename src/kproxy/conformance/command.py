@@ -16,6 +16,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from rich.markup import escape
@@ -165,6 +166,7 @@ def _run_one(options: RunOptions, subject: Subject, cases: Sequence[Case], conso
     if (elsewhere := _run_in_other_kernel(options, cases, console)) is not None:
         return elsewhere
     open_testbed, environment = choose_testbed(options, subject)
+    _check_kernel(options, cases)
     session = Session(
         subject=subject,
         mode=options.mode,
@@ -237,10 +239,11 @@ def _case_file_cases(options: RunOptions) -> list[Case]:
 def _select_from_case_files(options: RunOptions) -> list[Case]:
     """The cases of ``--case-file``, or those of them that ``--case`` matches.  Raises `ConformanceRunError`."""
     globs = options.globs or ("*",)
-    chosen = [c for c in _case_file_cases(options) if any(fnmatch.fnmatchcase(c.id, g) for g in globs)]
+    cases = _case_file_cases(options)
+    chosen = [case for case in cases if _matches(case, globs) and not _matches(case, options.skips)]
     if not chosen:
         raise ConformanceRunError(
-            f"--case: no case of --case-file matches {' or '.join(globs)}; change or omit --case"
+            f"--case: no case of --case-file matches {' or '.join(globs)}; change or omit --case and --skip"
         )
     return chosen
 
@@ -274,6 +277,24 @@ def _run_in_other_kernel(options: RunOptions, cases: Sequence[Case], console: Co
     except placement.NoKernel as reason:
         raise ConformanceRunError(str(reason)) from reason
     return deliver_report(report, options, console)
+
+
+def _check_kernel(options: RunOptions, cases: Sequence[Case]) -> None:
+    """Check that this kernel has what the mode needs, before a lab is built.
+
+    Raises `ConformanceRunError` with what is missing.
+    """
+    if options.testbed == "simulator" or child_process.is_child_process():
+        return  # a run of several has been placed by its parent
+    from kproxy.conformance.engine import placement
+
+    try:
+        placement.kernel_for_run(replace(options, kernel="host"), cases)
+    except placement.NoKernel as reason:
+        raise ConformanceRunError(
+            f"--kernel host --mode {options.mode}: {reason}; without --kernel another is looked for,"
+            " `kproxy lab doctor` lists them"
+        ) from reason
 
 
 def _log(console: Console, text: str) -> None:

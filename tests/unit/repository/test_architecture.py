@@ -67,7 +67,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "proxy.relay": {"proxy.plan", "model.network", "linux"},
     # which modes there are only the registry knows
     "proxy.daemon": PIPE
-    | {"proxy.backends", "proxy.relay", "linux", "tls"}
+    | {"proxy.backends", "proxy.relay", "linux", "tls", "documents"}
     | {"proxy.daemon.config.configuration", "proxy.daemon.config.duration"},
     # the specification shares no policy code with the proxy, or their agreement would prove nothing
     "spec": MODEL,

@@ -34,7 +34,9 @@ def test_the_options_that_are_documented_are_those_there_are() -> None:
 def test_without_a_kubeconfig_it_says_what_to_give(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert "kubeconfig:" in (reported := said(capsys, "--kubeconfig", str(tmp_path / "none")))
+    assert f"kubeconfig {tmp_path}/none: No configuration" in (
+        reported := said(capsys, "--kubeconfig", str(tmp_path / "none"))
+    )
     assert "give --kubeconfig FILE" in reported
 
 
