@@ -18,6 +18,7 @@ def add_conformance_command(commands: Commands) -> None:
     add_command(actions, Front.CLUSTER, _cluster)
     report = add_command(actions, Front.REPORT, _report)
     report.set_defaults(error=report.error)
+    add_command(actions, Front.VERIFY, _verify)
     add_command(actions, Front.LIST, _list)
     add_command(actions, Front.SHOW, _show)
 
@@ -77,6 +78,12 @@ def _report(options: argparse.Namespace) -> int:
     if not options.files:
         options.error("give at least one FILE.json, or --schema")
     return command.report_files(options.files, build_options(Outputs, options, **_chosen_form(options)))
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from kproxy.conformance.reports import command
+
+    return command.verify_file(options.file, options.form)
 
 
 def _list(options: argparse.Namespace) -> int:

@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 
 from rich.markup import escape
@@ -30,7 +31,7 @@ from kproxy.conformance.generate.case_files import InvalidCaseFile
 from kproxy.conformance.generate.case_files import load_case_file as read_case
 from kproxy.conformance.options import RunOptions, reproduce_command
 from kproxy.conformance.reports import console as pages
-from kproxy.conformance.reports import matrix_console, results_document
+from kproxy.conformance.reports import matrix_console, provenance, results_document
 from kproxy.conformance.reports.outputs import OutputError, write_results
 from kproxy.conformance.reports.results import CANNOT_RUN, LAWFUL, Report, exit_code
 from kproxy.conformance.subjects import expected_failures
@@ -158,7 +159,7 @@ def _run_matrix(
     last_failed.remember_failures(options, {outcome.name: outcome.report for outcome in outcomes})
     seconds = time.monotonic() - begun
     matrix_console.print_matrix(outcomes, console, seconds)
-    write_results(results_document.matrix_document(subject.name, outcomes, seconds), options.outputs)
+    _write_sealed(results_document.matrix_document(subject.name, outcomes, seconds), options)
     return exit_code(outcomes, skip_missing_kernels=options.skip_missing_kernels)
 
 
@@ -210,8 +211,15 @@ def deliver_report(report: Report, options: RunOptions, console: Console) -> int
         return report.exit_code
     last_failed.remember_failures(options, {modes.run_name(options): report})
     pages.print_report(report, console)
-    write_results(results_document.run_document(report), options.outputs)
+    _write_sealed(results_document.run_document(report), options)
     return report.exit_code
+
+
+def _write_sealed(document: results_document.Json, options: RunOptions) -> None:
+    """Write results with who, when and by which catalogue.  Raises `OutputError`."""
+    if options.outputs.destinations:
+        subject = load_subject(options.proxy, options.binary or "(not given)")
+        write_results(provenance.sealed(document, subject, datetime.now(UTC)), options.outputs)
 
 
 def report_error(reason: Exception) -> int:

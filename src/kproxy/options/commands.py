@@ -91,6 +91,22 @@ _CONFORMANCE = (
         ),
     ),
     CommandHelp(
+        name="conformance verify",
+        front=Front.VERIFY,
+        about="check results that somebody submits, and print what they may be cited for",
+        description="Checks that results are complete and as the run wrote them, with who made the proxy and when it was judged, "
+        "and prints its profiles: core, and each further feature.",
+        examples=(
+            ("kproxy conformance verify results.json", "in a line for each mode"),
+            ("kproxy conformance verify results.json -o svg --output badge.svg", "as a badge"),
+        ),
+        statuses=(
+            (0, "verified, and core passed"),
+            (1, "verified, and core did not pass"),
+            (2, "not verified: the messages say why"),
+        ),
+    ),
+    CommandHelp(
         name="conformance list",
         front=Front.LIST,
         about="list the catalogue",

@@ -414,6 +414,12 @@ _OUTPUTS = (
         nargs="*",
         help="results that `kproxy conformance run --json` wrote",
     ),
+    CommandOption(
+        name="file",
+        fronts=Front.VERIFY,
+        metavar="FILE.json",
+        help="results that `kproxy conformance run --json` wrote",
+    ),
     switch(
         name="--schema",
         fronts=Front.REPORT,

@@ -35,6 +35,7 @@ class Front(enum.Flag):
     TRACE = enum.auto()
     SIMULATE = enum.auto()
     COMPLETION = enum.auto()
+    VERIFY = enum.auto()
     VERSION = enum.auto()
     PYTEST = enum.auto()
     """``pytest --pyargs kproxy.conformance``."""

@@ -36,12 +36,17 @@ _ROWS = (
                 "; `short`: text without the rules as their tool writes them",
             ),
             (_RESULTS, ("text", *RESULT_FORMS), "; another than `text` replaces the tables"),
+            (
+                Front.VERIFY,
+                ("text", "json", "yaml", "svg", "shields"),
+                "; `svg`: a badge; `shields`: the endpoint that shields.io makes one of",
+            ),
             (Front.REPORT, ("text", *RESULT_FORMS[2:]), "; another than `text` replaces the tables"),
         )
     ),
     CommandOption(
         name="--output",
-        fronts=_DOCUMENTS | Front.TRACE | _RESULTS | Front.REPORT,
+        fronts=_DOCUMENTS | Front.TRACE | _RESULTS | Front.REPORT | Front.VERIFY,
         metavar="FILE",
         default="-",
         default_text="standard output",

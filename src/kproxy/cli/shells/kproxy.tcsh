@@ -33,6 +33,8 @@ complete kproxy \
         'c/--kubeconfig=/f/' \
         'c/-o=/(text junit markdown html)/' \
         'c/--format=/(text junit markdown html)/' \
+        'c/-o=/(text json yaml svg shields)/' \
+        'c/--format=/(text json yaml svg shields)/' \
         'c/-o=/(text json yaml)/' \
         'c/--format=/(text json yaml)/' \
         'c/-f=/f/' \
@@ -74,6 +76,8 @@ complete kproxy \
         'n/--kubeconfig/f/' \
         'n/-o/(text junit markdown html)/' \
         'n/--format/(text junit markdown html)/' \
+        'n/-o/(text json yaml svg shields)/' \
+        'n/--format/(text json yaml svg shields)/' \
         'n/-o/(text json yaml)/' \
         'n/--format/(text json yaml)/' \
         'n/-f/f/' \
@@ -89,10 +93,11 @@ complete kproxy \
         'n/--replay/f/' \
         'n/--results/f/' \
         'p/1/(run conformance lab spec compare trace simulate completion version help)/' \
-        'n/conformance/(run fuzz cluster report list show)/' \
+        'n/conformance/(run fuzz cluster report verify list show)/' \
         'n/lab/(doctor kernel up exec kubectl down)/' \
         'n/spec/(show explain)/' \
         'n/completion/(bash zsh tcsh)/' \
         'n/report/f/' \
+        'n/verify/f/' \
         'n/kernel/(build fetch)/' \
         'p/*/()/'

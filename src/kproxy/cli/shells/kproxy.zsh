@@ -32,6 +32,7 @@ _shtab_kproxy_conformance_commands() {
     report:'Compare the results of several runs.'
     run:'Judges a service proxy by real packets, in network namespaces of this machine or in a kernel of its own.'
     show:'All about one case: its steps, what is lawful and why, and where it runs.'
+    verify:'Checks that results are complete and as the run wrote them, with who made the proxy and when it was judged, and prints its profiles: core, and each further feature.'
   )
   _describe 'kproxy conformance commands' _commands
 }
@@ -242,6 +243,16 @@ _shtab_kproxy_conformance_show_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_kproxy_conformance_show_defaults_added=0
+
+_shtab_kproxy_conformance_verify_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  {-o,--format}"[form of the output\; \`svg\`\: a badge\; \`shields\`\: the endpoint that shields.io makes one of (default\: text)]:form:(text json yaml svg shields)"
+  "--output[where the output goes\; messages go to standard error (default\: standard output)]:FILE:_files"
+  ":results that \`kproxy conformance run --json\` wrote:_files"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_kproxy_conformance_verify_defaults_added=0
 
 _shtab_kproxy_help_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -539,6 +550,7 @@ _shtab_kproxy_conformance() {
         report) _arguments -C -s $_shtab_kproxy_conformance_report_options ;;
         run) _arguments -C -s $_shtab_kproxy_conformance_run_options ;;
         show) _arguments -C -s $_shtab_kproxy_conformance_show_options ;;
+        verify) _arguments -C -s $_shtab_kproxy_conformance_verify_options ;;
       esac
   esac
 }
