@@ -26,7 +26,7 @@ from kproxy.universes.schedule_files import InvalidSchedule, load_schedule, sche
 from kproxy.universes.shell import PROMPT, shell_outputs
 from kproxy.universes.shrink import shrink_schedule
 from kproxy.universes.stop import Stop
-from kproxy.universes.story import story_lines
+from kproxy.universes.story import describe_sent, story_lines
 from kproxy.universes.timeline import timeline_html
 
 MOST_PRINTED = 40
@@ -166,7 +166,11 @@ class Campaign:
                 d
                 for d in deviations
                 if d.excuses_packet(
-                    mode, violation.clauses, violation.seen, established=violation.established
+                    mode,
+                    violation.clauses,
+                    violation.seen,
+                    describe_sent(violation),
+                    established=violation.established,
                 )
             )
             return next((deviation.text for deviation in known), "")
