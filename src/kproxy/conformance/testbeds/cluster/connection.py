@@ -1,6 +1,6 @@
 """Connection to a cluster: a kubeconfig as TLS, headers and connections.
 
-Reading kubeconfigs, with their plugins and renewed tokens, is the `kubernetes` package's work (``kproxy[cluster]``);
+Reading kubeconfigs, with their plugins and renewed tokens, is the `kubernetes` package's work (``kube-kproxy[cluster]``);
 objects go by the lab's own store, agents' messages by aiohttp, since a thousand of them are under way at once.
 """
 
@@ -16,7 +16,9 @@ from kproxy.lab.kube.store import PATIENCE, KubeStore
 from kproxy.lab.namespaces import LabError
 from kproxy.tls import client_context
 
-MISSING = "the package kubernetes is not installed, which reads kubeconfigs: pip install 'kproxy[cluster]'"
+MISSING = (
+    "the package kubernetes is not installed, which reads kubeconfigs: pip install 'kube-kproxy[cluster]'"
+)
 
 
 class NoCluster(LabError):

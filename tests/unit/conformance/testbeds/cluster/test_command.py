@@ -58,7 +58,7 @@ def test_without_the_package_that_reads_kubeconfigs_it_says_how_to_have_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "kubernetes", None)
-    assert "pip install 'kproxy[cluster]'" in said(capsys)
+    assert "pip install 'kube-kproxy[cluster]'" in said(capsys)
 
 
 @pytest.mark.parametrize(
