@@ -1,6 +1,7 @@
 """Tables of iptables in memory, after transactions of iptables mode."""
 
 import re
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_network
 
 from kproxy.linux.netfilter.restore import BUILTIN, RestoredTables
@@ -28,16 +29,23 @@ def held(tables: RestoredTables) -> dict[str, dict[str, list[str]]]:
     }
 
 
-def rules_met(
-    tables: RestoredTables, table: str, chain: str, destination: Destination
-) -> tuple[list[str], int]:
+Chains = Mapping[str, Sequence[str]]
+"""Rules without ``-A CHAIN`` by chain."""
+
+
+def rules_met(tables: RestoredTables, table: str, chain: str, destination: Destination) -> list[str]:
+    """`rules_met_in` a table of the kernel's."""
+    return rules_met_in(tables.tables[table], chain, destination)[0]
+
+
+def rules_met_in(chains: Chains, chain: str, destination: Destination) -> tuple[list[str], int]:
     """The rules of service ports that match a destination, in the order in which a packet meets them, and how many it is compared with.
 
     Chains of trees are followed, those of service ports are not.
     """
     met: list[str] = []
     compared = 0
-    for line in tables.tables[table][chain]:
+    for line in chains[chain]:
         compared += 1
         if not _matches(line, destination):
             continue
@@ -45,7 +53,7 @@ def rules_met(
         if "/" not in target:
             met.append(line)
             continue
-        below, more = rules_met(tables, table, target, destination)
+        below, more = rules_met_in(chains, target, destination)
         met, compared = met + below, compared + more
         if order == "-g":
             break

@@ -22,7 +22,7 @@ A tree is a function of the rules in it, whatever the order in which they came:
 * Below `Shape.depth` levels all rules of a subtree are one chain: nf_tables refuses rules more than 16 jumps and gotos deep
   (``NFT_JUMP_STACK_SIZE``).  At eight groups a level that takes a million destinations, or some chosen to be on one path.
 
-Rules match the whole destination, so a group that is too wide costs time and nothing else.  A chain named after a group leads every
+A chain named after a group leads every
 destination in it, in any version of the tree; hence chains written children first may be written one by one: see ``diff``.
 
 Pure.
@@ -114,16 +114,21 @@ class KeySpace:
         """The last boundary before which two keys have all bits in common."""
         return bisect_right(self.boundaries, self.width - (first ^ last).bit_length()) - 1
 
-    def matches(self, key: int, level: int) -> tuple[Is, ...]:
-        """What the keys of a group have in common: the part that its last bits belong to."""
+    def matches(self, key: int, level: int, above: int) -> tuple[Is, ...]:
+        """What tells the keys of a group from others of the group ``above``: the parts that the bits between the two are of.
+
+        Nothing less, for a packet that is sent to a group by mistake does not come back to the right one.
+        """
         length = self.boundaries[level]
         if length <= self.address_bits:
             return (destination_in(self._network(key, length)),)
+        apart = self.boundaries[above] < self.address_bits
+        address = (destination_in(self._network(key, self.address_bits)),) if apart else ()
         protocol, first, last = self._ports(key, length)
         if (first, last) == (0, (1 << _PORT_BITS) - 1):
-            return (of_protocol(protocol),)
+            return (*address, of_protocol(protocol))
         span = first if first == last else Span(first, last)
-        return (Is((FieldName.PROTOCOL, FieldName.PORT), (protocol.value.lower(), span)),)
+        return (*address, Is((FieldName.PROTOCOL, FieldName.PORT), (protocol.value.lower(), span)))
 
     def name(self, key: int, level: int) -> str:
         """A group's name: ``10.96.0.0/14``, ``tcp/30720-32767``; where that could be too long, its bits and a hash."""
@@ -165,7 +170,7 @@ def key_space(address_bits: int, bits: int) -> KeySpace:
 class _Written(NamedTuple, Generic[Item]):
     """A node's chain as it was written last, and the link to it: most nodes are in the next tree too, at the same place."""
 
-    level: int
+    above: int
     depth: int
     name: ChainName
     rules: tuple[Item, ...]
@@ -294,20 +299,19 @@ class _Writer(Generic[Item]):
     def _rules(self, node: Node[Item], depth: int) -> tuple[Item, ...]:
         if isinstance(node, Leaf) or depth == self._shape.depth:
             return tuple(entry.item for entry in entries_of(node))
-        return tuple(self._child(child, node.level + 1, depth) for child in node.children)
+        return tuple(self._child(child, node.level, depth) for child in node.children)
 
-    def _child(self, child: Node[Item], level: int, depth: int) -> Item:
+    def _child(self, child: Node[Item], above: int, depth: int) -> Item:
         """The rule for a group: its own where it has but one, else a link to its chain, which is added."""
         if isinstance(child, Leaf) and child.size == 1:
             return child.entries[0].item
-        if isinstance(child, Branch):
-            level = child.level
+        level = child.level if isinstance(child, Branch) else above + 1
         known = child.written
-        if known is None or (known.level, known.depth) != (level, depth):
+        if known is None or (known.above, known.depth) != (above, depth):
             name = self._prefix + self._space.name(child.first, level)
             step = Goto(name) if depth else Jump(name)
-            link = self._item(Rule((*self._space.matches(child.first, level), step)))
-            known = child.written = _Written(level, depth, name, self._rules(child, depth + 1), link)
+            link = self._item(Rule((*self._space.matches(child.first, level, above), step)))
+            known = child.written = _Written(above, depth, name, self._rules(child, depth + 1), link)
         elif isinstance(child, Branch):
             self._rules(child, depth + 1)  # for the chains below
         self.chains[known.name] = known.rules

@@ -104,7 +104,7 @@ def test_growth_of_a_rewrite_is_all_there_is_whatever_was_there(before: Plan, af
 def answered(tables: RestoredTables, destination: Destination) -> bool:
     """Whether some rule that a packet meets, in nat or in filter, decides about new packets to the address."""
     chains = (("nat", "KUBE-SERVICES"), ("filter", "KUBE-SERVICES"), ("filter", "KUBE-EXTERNAL-SERVICES"))
-    met = [rule for table, chain in chains for rule in rules_met(tables, table, chain, destination)[0]]
+    met = [rule for table, chain in chains for rule in rules_met(tables, table, chain, destination)]
     return any(re.search(r"-d \S+ .*-j (KUBE-|REJECT|DROP)", rule) for rule in met)
 
 
