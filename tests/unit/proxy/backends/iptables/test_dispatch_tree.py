@@ -175,5 +175,9 @@ def test_an_address_with_many_ports_is_told_from_its_neighbours(family: Family) 
     network = ip_network("10.96.0.0/28" if family is Family.IPV4 else "fd00::/124")
     found = {Destination(network[0], Protocol.TCP, port) for port in range(80, 120)}
     neighbour = Destination(network[1], Protocol.TCP, 80)
-    chains = written(tree(bits, Shape(flat=0, leaf=1, bits=3, depth=6), found | {neighbour}))
+    far = {
+        Destination(type(network[0])(int(network[0]) ^ 1 << bits - 1), Protocol.TCP, port)
+        for port in (80, 81)
+    }
+    chains = written(tree(bits, Shape(flat=0, leaf=1, bits=3, depth=6), found | far | {neighbour}))
     assert rules_met_in(chains, ROOT, neighbour)[0] == [entry(neighbour).item]
