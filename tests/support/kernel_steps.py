@@ -43,7 +43,9 @@ NEEDS_KERNEL = {
 }
 
 
-def needs_kernel(case: Case) -> Iterator[str]:
+def needs_kernel(case: Case, mode: str = "iptables") -> Iterator[str]:
+    if Feature.LOCALHOST_NODE_PORTS in case.features and mode != "iptables":
+        yield "the simulator has no sockets"
     if case.features & {Feature.FORWARD_POLICY, Feature.INPUT_POLICY}:
         yield "the simulator has no rules of others"
     if Feature.EXTERNAL_IPS_OF_NODES in case.features:

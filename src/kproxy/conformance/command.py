@@ -106,7 +106,7 @@ def _print_dry_run(
 
     simulated = runs[0].testbed == "simulator"
     for line in dry_run.dry_run_lines(
-        runs, subject, cases, _outside_simulator if simulated else lambda _: ""
+        runs, subject, cases, partial(_outside_simulator, mode=runs[0].mode) if simulated else lambda _: ""
     ):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     return 0
@@ -320,11 +320,11 @@ def list_cases(globs: Sequence[str], regressions: Sequence[str] = (), *, json: s
     return 0
 
 
-def _outside_simulator(case: Case) -> str:
-    """The reason why the simulator cannot run a case; empty if it can."""
+def _outside_simulator(case: Case, mode: str = "iptables") -> str:
+    """The reason why the simulator of a mode cannot run a case; empty if it can."""
     from kproxy.conformance.testbeds.simulator import Simulator
 
-    return Simulator(case.profile).not_runnable_reason(case) or ""
+    return Simulator(case.profile, mode).not_runnable_reason(case) or ""
 
 
 def print_case(name: str) -> int:

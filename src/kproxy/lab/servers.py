@@ -255,6 +255,8 @@ def _listening(namespace: Namespace, address: Address, port: int, protocol: Prot
         _want_packet_info(listener, family)
     else:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if address.is_unspecified:  # a proxy that serves one of the addresses by a socket may bind there
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     listener.bind((str(address), port))
     if protocol is not Protocol.UDP:
         listener.listen(_BACKLOG)

@@ -66,7 +66,7 @@ SIMULATE_OPTIONS = (
         metavar="FILE",
         type=Path,
         default=None,
-        help="the schedule of a file, as a failing universe leaves it, in place of seeds",
+        help="the schedule of a file, as a failing universe leaves it, in place of seeds; known deviations are not excused there",
     ),
     CommandOption(
         name="--out",

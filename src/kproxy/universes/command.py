@@ -155,12 +155,16 @@ class Campaign:
     printed_at: float = 0.0
 
     def run(self, schedules: Iterable[Schedule], number: int, judged: Subject, mode: str) -> None:
-        """Play so many schedules for one subject in one mode; failing ones are shrunk and written."""
+        """Play so many schedules for one subject in one mode; failing ones are shrunk and written.
+
+        A schedule that is replayed was kept for what it shows, so nothing is excused there.
+        """
+        deviations = () if self.options.replay else judged.deviations
 
         def excuse(violation: Violation) -> str:
             known = (
                 d
-                for d in judged.deviations
+                for d in deviations
                 if d.excuses_packet(
                     mode, violation.clauses, violation.seen, established=violation.established
                 )

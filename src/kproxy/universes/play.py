@@ -279,7 +279,7 @@ class Universe:
                 yield
                 self.proxies.resume(fault.node)
             case FaultKind.WRITES_REFUSED:
-                await self.proxies.refuse_writes(fault.node)
+                await self.proxies.refuse_writes(fault.node, seconds=fault.pause)
                 yield
                 await self.proxies.take_writes(fault.node)
             case FaultKind.WRITES_SLOW:

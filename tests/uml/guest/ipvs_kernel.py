@@ -7,7 +7,7 @@ import socket
 import struct
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
@@ -42,6 +42,8 @@ COMMIT
 """The kubelet's chain, and an administrator's rule."""
 
 V4 = Family.IPV4
+_IPV6_MTU = 24
+"""Socket option ``IPV6_MTU`` (``in6.h``): the MTU of a connected socket's route."""
 NODE = "192.0.2.7"
 PODS = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
 
@@ -269,6 +271,21 @@ def test_the_devices_addresses_are_never_the_nodes() -> None:
     device.remove_addresses([ip_address("10.96.0.9")])
     host.run_tool(("ip", "addr", "add", "192.0.2.8/24", "dev", "uplink"))
     assert set(followed.current()) - set(before) == {ip_address("192.0.2.8")}
+
+
+def test_a_connected_socket_takes_the_new_way_once_an_address_is_the_nodes() -> None:
+    host.run_tool(("ip", "link", "set", "uplink", "up"))
+    host.run_tool(("ip", "route", "add", "fd00:96::/112", "dev", "uplink"))
+    device.create_device()
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sender:
+        sender.connect(("fd00:96::9", 53))
+        sender.send(b"by the uplink")
+        assert sender.getsockopt(socket.IPPROTO_IPV6, _IPV6_MTU) == 1500
+        device.add_addresses([ip_address("fd00:96::9")])
+        with suppress(ConnectionRefusedError):
+            sender.send(b"by lo")
+        assert sender.getsockopt(socket.IPPROTO_IPV6, _IPV6_MTU) == 65536
+    assert list_addresses(Family.IPV6, DEVICE).device == {ip_address("fd00:96::9")}
 
 
 def test_node_ports_are_served_at_an_address_that_came_and_no_more_at_one_that_went() -> None:

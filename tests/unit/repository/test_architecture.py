@@ -61,9 +61,12 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("proxy.backends", "proxy.backends.*.kernel", "model.network", "linux"),
         "proxy.daemon.config.configuration",
     },
+    # sockets that serve what a mode's rules cannot
+    "proxy.relay": {"proxy.plan", "model.network", "linux"},
     # which modes there are only the registry knows
     "proxy.daemon": PIPE
-    | {"proxy.backends", "proxy.daemon.config.configuration", "proxy.daemon.config.duration", "linux", "tls"},
+    | {"proxy.backends", "proxy.relay", "linux", "tls"}
+    | {"proxy.daemon.config.configuration", "proxy.daemon.config.duration"},
     # the specification shares no policy code with the proxy, or their agreement would prove nothing
     "spec": MODEL,
     # namespaces, probes, an API server; nothing of the proxy
@@ -139,6 +142,7 @@ PURE = (
 )
 _CLUSTER = "kproxy.conformance.testbeds.cluster"
 PURE_MODULES = (
+    *("kproxy.proxy.relay.table", "kproxy.proxy.relay.choice"),
     *("kproxy.conformance.case", "kproxy.conformance.binding.bind", "kproxy.conformance.cases"),
     *(
         f"{_CLUSTER}.{name}"

@@ -224,11 +224,11 @@ class Proxies:
         while self._rooms:
             await self._rooms.popitem()[1].close()
 
-    async def refuse_writes(self, node: str, family: Family | None = None) -> None:
-        """Make the kernel writes of a node's proxy fail with ENOBUFS, of one family or both. Raises `LabError`."""
+    async def refuse_writes(self, node: str, family: Family | None = None, seconds: float = 0.0) -> None:
+        """Make the kernel writes of a node's proxy fail with ENOBUFS, so late, of one family or both. Raises `LabError`."""
         if node not in self._write_faults:
             self._write_faults[node] = await inject_write_errors(
-                [process.pid for process in self._running[node]], errno.ENOBUFS, family
+                [process.pid for process in self._running[node]], errno.ENOBUFS, family, seconds
             )
 
     async def delay_writes(self, node: str, seconds: float) -> None:

@@ -101,7 +101,10 @@ class ProxyBackend(Protocol):
     """A look for changes by others that is not thorough costs next to nothing; if not, only thorough ones are made."""
 
     localhost_node_ports: bool
-    """Node ports can be had on loopback addresses (``node-port.localhost.default.either``)."""
+    """Rules serve node ports on loopback addresses (``node-port.localhost.default.either``)."""
+
+    relays_localhost: bool
+    """Those node ports are served by the relay (`kproxy.proxy.relay`): no rule of the mode can."""
 
     primary_node_ports: bool
     """Node ports are by default accepted at the node's primary addresses alone.
@@ -143,6 +146,7 @@ class CommonBackend:
     metrics: frozenset[str] = frozenset()
     quick_drift_checks = True
     localhost_node_ports = False
+    relays_localhost = False
     primary_node_ports = False
     follows_service_cidrs = False
     counts_services = False

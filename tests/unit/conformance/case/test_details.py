@@ -79,7 +79,7 @@ def test_a_dry_run_reports_the_order_and_why_cases_are_left_out(capsys: pytest.C
         "  not run: restart.flows-go-on: the simulator has no Open: it follows a connection beyond its first packet"
         in reported
     )
-    reason = "kproxy does not claim localhostNodePorts"
+    reason = "the simulator has no sockets, by which a relay serves loopback"
     assert f"  not run: node-port.localhost-serves-when-asked-to: {reason}" in reported
 
 

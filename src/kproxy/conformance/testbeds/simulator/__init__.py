@@ -126,6 +126,8 @@ class Simulator:
         """Why the simulator cannot run a case."""
         if case.features & {Feature.FORWARD_POLICY, Feature.INPUT_POLICY}:
             return "the simulator has no rules of others"
+        if Feature.LOCALHOST_NODE_PORTS in case.features and self.mode != "iptables":
+            return "the simulator has no sockets, by which a relay serves loopback"
         if Feature.EXTERNAL_IPS_OF_NODES in case.features:
             return "the simulator has no routing, by which an address that a mode adds is missed elsewhere"
         for step in case.steps:

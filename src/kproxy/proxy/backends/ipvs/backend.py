@@ -19,6 +19,7 @@ class _Ipvs(CommonBackend):
     metrics = frozenset({"sync_proxy_rules_iptables_restore_failures_total"})
     quick_drift_checks = False
     counts_services = True
+    relays_localhost = True
     deprecation: tuple[str, str] | None = ("IPVSDeprecation", _DEPRECATED)
 
     def load(self) -> None:

@@ -71,8 +71,29 @@ class IpvsObjects:
     addresses: frozenset[Address]
 
 
-def ipvs_objects(service: ServicePlan, mark: int, mask: int, context: Context) -> IpvsObjects:
-    """The objects of a service port; ``mark`` under ``mask`` is that of its shortcut."""
+FrontendKey = tuple[Address | None, int, Protocol]
+"""Address (None for a node port), port and protocol of a frontend."""
+
+
+def shortcut_keys(service: ServicePlan) -> Iterator[FrontendKey]:
+    """The frontends of a service port that may have a shortcut: those for clients outside.
+
+    Each has a virtual server of its own, which goes with the frontend, and its connections with it: one for several
+    frontends would keep connections by an address that the Service lost.
+    """
+    for frontend in service.frontends:
+        if frontend.exposure is not Exposure.CLUSTER_IP:
+            yield _key(service, frontend)
+
+
+def _key(service: ServicePlan, frontend: Frontend) -> FrontendKey:
+    return frontend.address, frontend.port, service.protocol
+
+
+def ipvs_objects(
+    service: ServicePlan, marks: Mapping[FrontendKey, int], mask: int, context: Context
+) -> IpvsObjects:
+    """The objects of a service port; ``marks``, under ``mask``, are those of the `shortcut_keys`."""
     virtuals: dict[Key, DesiredVirtualServer] = {}
     members: set[Member] = set()
     addresses: set[Address] = set()
@@ -84,14 +105,14 @@ def ipvs_objects(service: ServicePlan, mark: int, mask: int, context: Context) -
             keys, _virtual(service, frontend.pool, _address_scheduling(service, context))
         )
         members.update(_members(service, frontend, keys))
-        shortcut = frontend.shortcut
-        if shortcut is not None and shortcut.endpoints:
+        shortcut, mark = frontend.shortcut, marks.get(_key(service, frontend))
+        if mark is not None and shortcut is not None and shortcut.endpoints:
             virtuals[MarkKey(mark)] = _virtual(service, shortcut, _mark_scheduling(service, context))
             members.update(
                 Member(IpSet.SHORTCUT, f"{set_element(key)} skbmark {mark:#x}/{mask:#x}") for key in keys
             )
-        elif frontend.exposure is not Exposure.CLUSTER_IP:
-            virtuals.setdefault(MarkKey(mark), _unused_shortcut(service, frontend.pool, context))
+        elif mark is not None:
+            virtuals[MarkKey(mark)] = _unused_shortcut(service, frontend.pool, context)
         if frontend.address is not None and frontend.address not in context.node_addresses:
             addresses.add(frontend.address)
     return IpvsObjects(virtuals, frozenset(members), frozenset(addresses))

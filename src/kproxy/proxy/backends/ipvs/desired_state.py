@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from kproxy.model.network import Address, format_address
 from kproxy.proxy.backends.ipvs import static_rules
-from kproxy.proxy.backends.ipvs.compile import Context, DesiredVirtualServer, IpvsObjects, ipvs_objects
+from kproxy.proxy.backends.ipvs.compile import (
+    Context,
+    DesiredVirtualServer,
+    FrontendKey,
+    IpvsObjects,
+    ipvs_objects,
+    shortcut_keys,
+)
 from kproxy.proxy.backends.ipvs.names import IpSet
 from kproxy.proxy.backends.ipvs.rules import Key, Member, Ruleset
 from kproxy.proxy.backends.ipvs.static_rules import ChainContext, Options
@@ -22,10 +29,10 @@ SharedObject = Member | Address
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ServiceRules:
-    """One service port's objects, and the number of its shortcut."""
+    """One service port's objects, and the number of each frontend's shortcut."""
 
     service: ServicePlan
-    shortcut_number: int
+    shortcut_numbers: Mapping[FrontendKey, int]
     objects: IpvsObjects
 
 
@@ -81,16 +88,18 @@ def desired_state(
     chain_context = ChainContext(plan.family, plan.detector, plan.cluster_ip_masquerade, options)
     same = previous is not None and (previous.context, previous.chain_context) == (context, chain_context)
     old = previous.service_rules if previous is not None else {}
-    taken = {fragment.shortcut_number for fragment in old.values()}
+    numbers = _ShortcutNumbers(old.values())
     prefix, _ = static_rules.mark_masks(options)
+    whole = 0xFFFF_FFFF & ~options.masquerade_mark
     fragments = {}
     for service in plan.services:
         fragment = old.get(service.name)
         if fragment is None or not same or fragment.service is not service:
-            number = fragment.shortcut_number if fragment else _number(service.name, taken)
-            mark = prefix | _insert_zero_bit(number, options.masquerade_mark)
-            whole = 0xFFFF_FFFF & ~options.masquerade_mark
-            fragment = ServiceRules(service, number, ipvs_objects(service, mark, whole, context))
+            own = {key: numbers.number(key) for key in shortcut_keys(service)}
+            marks = {
+                key: prefix | _insert_zero_bit(number, options.masquerade_mark) for key, number in own.items()
+            }
+            fragment = ServiceRules(service, own, ipvs_objects(service, marks, whole, context))
         fragments[service.name] = fragment
     checks = frozenset(Member(IpSet.HEALTH_CHECK_NODE_PORT, str(check.port)) for check in plan.health_checks)
     return DesiredState(context, chain_context, fragments, _uses(previous, fragments), checks)
@@ -150,13 +159,27 @@ def _objects_of(fragment: ServiceRules | None) -> Iterator[SharedObject]:
             yield Member(IpSet.IPVS_IPS, format_address(address))
 
 
-def _number(name: ServicePortName, taken: set[int]) -> int:
-    """A free number of 23 bits, derived from the name: most likely the same after a restart."""
-    number = int.from_bytes(hashlib.sha256(str(name).encode()).digest()[:4]) >> 9
-    while number in taken:
-        number = (number + 1) & 0x7F_FFFF
-    taken.add(number)
-    return number
+class _ShortcutNumbers:
+    """Numbers of 23 bits for the shortcuts of frontends: derived from the frontend, so most likely the same after a restart.
+
+    A frontend keeps its number while it exists, whatever its service port is called
+    (``established.survives-endpoint-change``).
+    """
+
+    def __init__(self, known: Iterable[ServiceRules]) -> None:
+        self._numbers = {key: number for rules in known for key, number in rules.shortcut_numbers.items()}
+        self._taken = set(self._numbers.values())
+
+    def number(self, key: FrontendKey) -> int:
+        """The number of a frontend, or a free one."""
+        number = self._numbers.get(key)
+        if number is None:
+            number = int.from_bytes(hashlib.sha256(" ".join(map(str, key)).encode()).digest()[:4]) >> 9
+            while number in self._taken:
+                number = (number + 1) & 0x7F_FFFF
+            self._numbers[key] = number
+            self._taken.add(number)
+        return number
 
 
 def _insert_zero_bit(number: int, bit: int) -> int:

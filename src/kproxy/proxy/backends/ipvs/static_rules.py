@@ -58,7 +58,7 @@ _FROM_ADDRESS_TO_SOCKET = (*_TO_SOCKET, FieldName.SOURCE)
 _LOOPBACK = {Family.IPV4: ip_network("127.0.0.0/8"), Family.IPV6: ip_network("::1/128")}
 
 SHORTCUT_MARK, SHORTCUT_MASK = 0x4B00_0000, 0xFF00_0000
-"""Prefix of marks of shortcuts, and its mask; the other bits are the service port's number."""
+"""Prefix of marks of shortcuts, and its mask; the other bits are the frontend's number."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ class _Nftables(CommonBackend):
         }
     )
     primary_node_ports = True
+    relays_localhost = True
     follows_service_cidrs = True
 
     def load(self) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kproxy.model.network import Family, Network, family_of, parse_network
+from kproxy.proxy.backends import find_backend
 from kproxy.proxy.daemon.config.configuration import Configuration, DetectLocal, split_host_port
 from kproxy.proxy.daemon.config.validation import PRIMARY
 
@@ -44,12 +45,13 @@ def _node_ports(config: Configuration, node: NodeNetworking) -> Iterable[ConfigW
     given = _networks(config.node_port_addresses)
     primary = node.primary.value
     ours = [network for network in given if family_of(network) is node.primary]
+    by_default = not config.node_port_addresses and find_backend(config.mode).primary_node_ports
+    if config.node_port_addresses == (PRIMARY,) or by_default:
+        return
     if not config.node_port_addresses:
         yield ConfigWarning(
             "nodePortAddresses is unset: node ports are accepted on all local IPs; consider primary"
         )
-    elif config.node_port_addresses == (PRIMARY,):
-        return
     elif not ours:
         yield ConfigWarning(
             f"nodePortAddresses has no {primary} network: they are accepted on all local {primary} IPs"

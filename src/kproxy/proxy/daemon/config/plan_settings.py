@@ -21,6 +21,7 @@ from kproxy.proxy.plan import (
     PlanSettings,
 )
 
+_LOCALHOST = "127.0.0.1/32"
 _BY_PREFERENCE = ("InternalIP", "ExternalIP")
 
 
@@ -35,11 +36,12 @@ def plan_settings(
     """Settings for the plan of one family.
 
     ``name`` is this node's name, ``node`` the Node object when there is one, ``addresses`` those of the node's
-    interfaces now, of that family. Node ports on loopback addresses exist in iptables mode only
-    (``node-port.localhost.default.either``).
+    interfaces now, of that family. Every mode serves node ports at 127.0.0.1, by rules or by the relay, where
+    ``iptables.localhostNodePorts`` and ``nodePortAddresses`` admit it (``node-port.localhost.enabled.served``).
     """
     section = config.masquerade_section
-    localhost = find_backend(config.mode).localhost_node_ports and config.iptables.localhost_node_ports
+    backend = find_backend(config.mode)
+    served = backend.localhost_node_ports or backend.relays_localhost
     node_ips = node_addresses(config, node)
     return PlanSettings(
         family=family,
@@ -50,7 +52,7 @@ def plan_settings(
         detector=_detector(config, family, node),
         masquerade_all=section.masquerade_all,
         node_port_cidrs=_node_port_cidrs(config, node_ips),
-        localhost_node_ports=localhost,
+        localhost_node_ports=served and config.iptables.localhost_node_ports,
         allow_external_ips=config.feature_gates.get("AllowServiceExternalIPs", True),
         service_cidrs=_networks(service_cidrs, family),
         notes=(*(_node_notes(node) if node else ()), *_service_cidr_notes(service_cidrs)),
@@ -142,11 +144,13 @@ def _node_port_cidrs(config: Configuration, node_ips: tuple[Address, ...]) -> tu
     Clauses ``node-port.addresses.primary.served``, ``node-port.addresses.not-primary.untouched``,
     ``node-port.addresses.inside-configured.served``, ``node-port.addresses.outside-configured.untouched``,
     ``node-port.addresses.primary-unknown.either``; the plan selects its
-    family's.
+    family's. A mode whose default are the primary addresses serves 127.0.0.1 beside them by default, and not where
+    they are asked for.
     """
     given = config.node_port_addresses
+    primary = tuple(f"{ip}/{ip.max_prefixlen}" for ip in node_ips)
+    texts = primary if given == (PRIMARY,) else given
     if not given and find_backend(config.mode).primary_node_ports:
-        given = (PRIMARY,)
-    texts = tuple(f"{ip}/{ip.max_prefixlen}" for ip in node_ips) if given == (PRIMARY,) else given
+        texts = (*primary, *([_LOCALHOST] if any(ip.version == 4 for ip in node_ips) else []))
     networks = tuple(network for network in map(parse_network, texts) if network is not None)
     return networks or None

@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from kproxy.proxy.backends import BACKENDS, find_backend
 from kproxy.proxy.daemon.config.configuration import (
     DEFAULT_MODE,
     HEALTHZ_PORT,
@@ -33,7 +32,7 @@ from kproxy.proxy.daemon.config.flag_table import (
 )
 from kproxy.proxy.daemon.config.flags import ParsedFlags, Value
 from kproxy.proxy.daemon.config.load import InvalidConfiguration, decode_configuration, read_configuration
-from kproxy.proxy.daemon.config.validation import PRIMARY, FieldError, validation_errors
+from kproxy.proxy.daemon.config.validation import FieldError, validation_errors
 from kproxy.proxy.daemon.config.write import section_fields, to_yaml
 
 HOST_NAME = HOSTNAME_OVERRIDE.flag.name
@@ -55,7 +54,7 @@ def resolve(given: ParsedFlags, file: bytes | None) -> Resolved:
     Raises `InvalidConfiguration` with all errors.
     """
     config, warnings = (_resolve_flags(given), ()) if file is None else _resolve_file(given, file)
-    config = with_mode_defaults(with_name(config, given))
+    config = with_name(config, given)
     if found := validation_errors(config):
         raise InvalidConfiguration(found)
     return Resolved(config, (*given.warnings, *warnings))
@@ -75,17 +74,9 @@ def with_name(config: Configuration, given: ParsedFlags) -> Configuration:
     return msgspec.structs.replace(config, hostname_override=name)
 
 
-def with_mode_defaults(config: Configuration) -> Configuration:
-    """Configuration with defaults that depend on the mode: nftables mode accepts node ports at the primary addresses only."""
-    known = config.mode in BACKENDS
-    if known and find_backend(config.mode).primary_node_ports and not config.node_port_addresses:
-        return msgspec.structs.replace(config, node_port_addresses=(PRIMARY,))
-    return config
-
-
 def unwritable_fields(config: Configuration) -> tuple[str, ...]:
     """Fields that would not be read back as they are: v1alpha1 takes a zero for "not given" in most of them."""
-    again = with_mode_defaults(read_configuration(to_yaml(config)).config)
+    again = read_configuration(to_yaml(config)).config
     return tuple(_differences(section_fields(config), section_fields(again), ""))
 
 

@@ -14,9 +14,11 @@ from kproxy.linux.descriptors import Purpose, shortages
 from kproxy.model.api import Cluster, EndpointSlice, Key, Service
 from kproxy.proxy.backends import find_backend
 from kproxy.proxy.daemon.cluster.store import ClusterStore
-from kproxy.proxy.daemon.http.metrics import PREFIX
+from kproxy.proxy.daemon.http.metrics import OWN_PREFIX, PREFIX
 from kproxy.proxy.daemon.sync.family_sync import FamilySync
+from kproxy.proxy.daemon.sync.relaying import running_relay
 from kproxy.proxy.plan import Exposure, Frontend, OnEmpty, Plan, PoolScope, ServicePortName
+from kproxy.proxy.relay.relay import LocalRelay
 from kproxy.proxy.snapshot import changed_keys
 
 _PACKETS = {
@@ -47,6 +49,7 @@ class StateCollector:
         yield self._no_local_endpoints()
         yield self._refused()
         yield _descriptor_shortages()
+        yield from relay_metrics(running_relay())
         for name, count in self._packets().items():
             yield CounterMetricFamily(PREFIX + name, f"[ALPHA] {_PACKETS[name]}", value=count)
 
@@ -118,6 +121,26 @@ def _descriptor_shortages() -> Metric:
     for purpose in Purpose:
         found.add_metric([purpose.value], shortages.get(purpose, 0))
     return found
+
+
+def relay_metrics(relay: LocalRelay | None) -> Iterator[Metric]:
+    """Connections of the relay (ours); none without one."""
+    if relay is None:
+        return
+    counts, prefix = relay.counts, f"{OWN_PREFIX}relay_"
+    yield GaugeMetricFamily(
+        f"{prefix}open_connections", "TCP connections that are open", value=relay.open_connections
+    )
+    for name, text, value in (
+        ("connections", "TCP connections accepted", counts.connections),
+        ("retries", "Attempts at endpoints that failed, after which the next one was tried", counts.retries),
+        (
+            "limited",
+            "Times that clients had to wait for the limit of connections or descriptors",
+            counts.limited,
+        ),
+    ):
+        yield CounterMetricFamily(prefix + name, text, value=value)
 
 
 def without_local_endpoints(plan: Plan) -> dict[str, list[ServicePortName]]:

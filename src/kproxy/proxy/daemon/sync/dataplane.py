@@ -17,6 +17,7 @@ from kproxy.model.network import Family
 from kproxy.proxy.backends import BACKENDS, SERVICE_DEVICE, Applied, Dataplane, find_backend
 from kproxy.proxy.daemon.config.configuration import Configuration
 from kproxy.proxy.daemon.lifecycle import StartupError
+from kproxy.proxy.daemon.sync.relaying import RelayingDataplane, localhost_relay
 from kproxy.proxy.plan import Plan
 
 _IPV6_ADDRESSES = Path("/proc/net/if_inet6")
@@ -67,7 +68,10 @@ def monitor_addresses(family: Family) -> AddressMonitor:
 
 def open_dataplane(config: Configuration, family: Family) -> Dataplane:
     """The mode's dataplane of one family; it removes other modes' rules after its first `apply`.  Raises `HostError`."""
-    opened = find_backend(config.mode).open_dataplane(config, family)
+    backend = find_backend(config.mode)
+    opened = backend.open_dataplane(config, family)
+    if backend.relays_localhost and family is Family.IPV4 and config.iptables.localhost_node_ports:
+        opened = RelayingDataplane(opened, localhost_relay())
     return _TakeoverDataplane(opened, partial(remove_leftovers, family, config.mode))
 
 

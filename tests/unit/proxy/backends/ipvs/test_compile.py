@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from kproxy.model.network import Family, Protocol
-from kproxy.proxy.backends.ipvs.compile import Context, IpvsObjects, ipvs_objects
+from kproxy.proxy.backends.ipvs.compile import Context, IpvsObjects, ipvs_objects, shortcut_keys
 from kproxy.proxy.backends.ipvs.names import IpSet, set_name
 from kproxy.proxy.backends.ipvs.rules import AddressKey, Destination, Key, MarkKey, Member, Server
 from kproxy.proxy.plan import Exposure, OnEmpty, PoolEndpoint, PoolScope, ServicePlan
@@ -25,7 +25,8 @@ NOBODY_HERE = pool(scope=PoolScope.LOCAL)
 
 
 def made(one: ServicePlan, context: Context = CONTEXT) -> IpvsObjects:
-    return ipvs_objects(one, MARK, MASK, context)
+    marks = {key: MARK + at for at, key in enumerate(shortcut_keys(one))}
+    return ipvs_objects(one, marks, MASK, context)
 
 
 def texts(found: IpvsObjects, which: IpSet) -> set[str]:

@@ -257,6 +257,29 @@ def test_marks_of_shortcuts_differ_spare_the_masquerade_bit_and_are_found_again(
         assert {key.mark for key in later if isinstance(key, MarkKey)} <= set(marks)
 
 
+def test_a_frontend_keeps_its_shortcut_when_its_port_gets_another_name() -> None:
+    def named(name: str) -> Plan:
+        return plan_of(
+            service(frontend(Exposure.EXTERNAL_IP, "203.0.113.9", 80, HERE, shortcut=EVERYWHERE), name=name)
+        )
+
+    picture, before = kernel_with(named("ns/s:"))
+    assert any(isinstance(key, MarkKey) for key in picture.servers)
+    renamed = desired_state(named("ns/s:http"), CONTEXT, Options(), before)
+    assert not transaction(picture, delta(before, renamed), Family.IPV4).steps
+    restarted = full_transaction(picture, programmed(named("ns/s:http")))
+    assert text(transaction(picture, restarted, Family.IPV4)) == ["chains"]
+
+
+def test_a_shortcut_goes_with_its_frontend_though_others_of_the_service_port_stay() -> None:
+    """``conntrack.udp.not-to-endpoint-of-deleted-service``: its connections must not stay with the shortcut of another."""
+    first = (Exposure.EXTERNAL_IP, "203.0.113.9", 80)
+    picture, before = kernel_with(plan_of(local(first, (Exposure.NODE_PORT, None, 30001))))
+    assert sum(isinstance(key, MarkKey) for key in picture.servers) == 2
+    execute(picture, to(plan_of(local(first)), picture, before))
+    assert sum(isinstance(key, MarkKey) for key in picture.servers) == 1
+
+
 def test_an_endpoint_of_two_services_stays_a_hairpin_until_both_are_gone() -> None:
     first, second = (
         service(frontend(Exposure.CLUSTER_IP, f"10.96.0.{i}", 80, HERE), name=f"ns/s{i}:p") for i in (1, 2)

@@ -341,9 +341,11 @@ def test_what_strict_reading_refuses_in_a_file_is_a_warning() -> None:
     assert resolve(given(), (HEAD + "foo: 1").encode()).warnings == ('unknown field "foo"',)
 
 
-def test_nftables_mode_takes_node_ports_at_the_primary_addresses_where_nothing_is_configured() -> None:
-    assert resolved(file="mode: nftables").node_port_addresses == ("primary",)
+def test_no_mode_fills_in_the_addresses_that_accept_node_ports() -> None:
+    """nftables mode serves loopback beside its primary addresses only where these are not asked for by name."""
+    assert resolved(file="mode: nftables").node_port_addresses == ()
     assert resolved(file="mode: iptables").node_port_addresses == ()
+    assert resolved(file="mode: nftables\nnodePortAddresses: [primary]").node_port_addresses == ("primary",)
     assert resolved(file="mode: nftables\nnodePortAddresses: [10.0.0.0/8]").node_port_addresses == (
         "10.0.0.0/8",
     )
@@ -365,7 +367,7 @@ def test_everything_is_written_defaults_too() -> None:
     assert written["kind"] == "KubeProxyConfiguration"
     assert written["mode"] == "nftables"
     assert written["detectLocalMode"] == "ClusterCIDR"
-    assert written["nodePortAddresses"] == ["primary"]
+    assert written["nodePortAddresses"] == []
     assert written["conntrack"]["tcpEstablishedTimeout"] == "24h0m0s"
     assert written["ipvs"]["excludeCIDRs"] == []
 

@@ -127,6 +127,9 @@ def test_switches_come_from_the_section_of_the_mode() -> None:
     assert settings("mode: ipvs\niptables: {masqueradeAll: true}").masquerade_all
     assert settings().localhost_node_ports
     assert not settings("iptables: {localhostNodePorts: false}").localhost_node_ports
+    assert settings("mode: nftables").localhost_node_ports
+    assert settings("mode: ipvs").localhost_node_ports
+    assert not settings("mode: ipvs\niptables: {localhostNodePorts: false}").localhost_node_ports
     assert settings().allow_external_ips
     assert not settings("featureGates: {AllowServiceExternalIPs: false}").allow_external_ips
 

@@ -10,6 +10,7 @@ import os
 import socket
 import struct
 from collections.abc import Iterator, Sequence
+from ipaddress import ip_address
 
 from kproxy.linux.host import HostError, Netlink, Reason, netlink_error
 from kproxy.linux.netlink import NetlinkFlag, attribute, nested
@@ -22,6 +23,8 @@ _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _LINK_HEADER = struct.Struct("=BxHiII")
 _ADDRESS_HEADER = struct.Struct("=BBBBI")
 _NO_DAD, _SCOPE_GLOBAL = 0x02, 0
+_DISCARD = ip_address("100::")
+"""Of the prefix that is for discarding (RFC 6666): nobody sends to it."""
 _AF = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
 
 
@@ -48,8 +51,16 @@ def delete_device() -> None:
 
 
 def add_addresses(addresses: Sequence[Address]) -> None:
-    """Add addresses to the device; existing ones stay."""
+    """Add addresses to the device; existing ones stay.
+
+    A connected socket keeps its route of IPv6 until some address is removed (``addrconf.c``: ``RTM_DELADDR`` alone outdates
+    routes in use).  IPVS leaves that route as it is where the endpoint is the node itself, and the packet leaves the
+    node.  So an address that means nothing comes and goes after them.
+    """
     _change(_NEW_ADDRESS, NetlinkFlag.CREATE | NetlinkFlag.EXCL, addresses, {0, errno.EEXIST})
+    if any(family_of(address) is Family.IPV6 for address in addresses):
+        _change(_NEW_ADDRESS, NetlinkFlag.CREATE, [_DISCARD], {0, errno.EEXIST})
+        remove_addresses([_DISCARD])
 
 
 def remove_addresses(addresses: Sequence[Address]) -> None:

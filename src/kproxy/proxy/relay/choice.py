@@ -1,0 +1,64 @@
+"""Which endpoint a connection is tried at next: round robin, ClientIP affinity, and the next one where one fails.  Pure.
+
+kube-proxy's userspace mode did the same until it was removed in 1.26 (pkg/proxy/userspace/roundrobin.go and proxysocket.go of 1.25):
+attempts wait 250 ms, 500 ms, 1 s and 2 s for an endpoint, and a client whose endpoint fails is no longer bound to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kproxy.proxy.relay.table import RelayEndpoint, RelayPort
+
+DIAL_SECONDS = (0.25, 0.5, 1.0, 2.0)
+"""Seconds that each attempt of a connection may take; the last one counts for all that follow."""
+
+MAX_CLIENTS = 65_536
+"""Clients whose endpoint one port remembers; one more forgets the one that came first."""
+
+
+def attempts(endpoints: int) -> int:
+    """Number of attempts for a connection: every endpoint once, and at least as many as there are timeouts."""
+    return max(endpoints, len(DIAL_SECONDS))
+
+
+def dial_seconds(attempt: int) -> float:
+    """Seconds that an attempt, counted from zero, may take."""
+    return DIAL_SECONDS[min(attempt, len(DIAL_SECONDS) - 1)]
+
+
+@dataclass(slots=True)
+class EndpointTurns:
+    """The turn of one port's endpoints, and the endpoints that its clients are bound to.  ``port`` may be replaced at any time."""
+
+    port: RelayPort
+    _turn: int = 0
+    _bound: dict[str, tuple[RelayEndpoint, float]] = field(default_factory=dict)
+
+    def choose(self, client: str, now: float) -> RelayEndpoint:
+        """The endpoint to try: the client's own while its affinity lasts and the endpoint is there, else the next in turn.
+
+        ``now`` in seconds on any steady clock.  Clauses ``affinity.client-ip.sticks``, ``affinity.timeout.frees-choice``.
+        """
+        endpoints, seconds = self.port.endpoints, self.port.affinity_seconds
+        endpoint, since = self._bound.get(client, (None, 0.0))
+        if seconds is None or endpoint not in endpoints or now - since >= seconds:
+            endpoint = endpoints[self._turn % len(endpoints)]
+            self._turn += 1
+        assert endpoint is not None
+        if seconds is not None:
+            self._bind(client, endpoint, now)
+        return endpoint
+
+    def failed(self, client: str, endpoint: RelayEndpoint) -> None:
+        """The endpoint did not answer this client: it is bound to it no longer."""
+        if self._bound.get(client, (None,))[0] == endpoint:
+            del self._bound[client]
+
+    def _bind(self, client: str, endpoint: RelayEndpoint, now: float) -> None:
+        self._bound.pop(client, None)  # a dictionary keeps the order of insertion: the oldest comes first
+        if len(self._bound) >= MAX_CLIENTS:
+            del self._bound[next(iter(self._bound))]
+        self._bound[client] = (endpoint, now)

@@ -1,0 +1,158 @@
+"""UDP flows of the relay: one connected socket towards an endpoint for each client's address and port.
+
+A flow keeps its endpoint while that one serves and the client sends (``conntrack.udp.stays-on-policy-change``); after `IDLE_SECONDS` without a
+datagram it is forgotten.  An endpoint that refuses (ICMP port unreachable) before it has answered is replaced, and the datagram
+is sent again to the next one.  Called by `kproxy.proxy.relay.relay` in its thread only; blocks nowhere.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from typing import TYPE_CHECKING
+
+from kproxy.proxy.relay.choice import attempts
+
+if TYPE_CHECKING:
+    from kproxy.proxy.relay.choice import EndpointTurns
+    from kproxy.proxy.relay.streams import Loop
+    from kproxy.proxy.relay.table import RelayEndpoint
+
+IDLE_SECONDS = 120.0
+"""Seconds without a datagram after which a flow ends: as connection tracking's, for a flow of several datagrams."""
+
+MAX_FLOWS = 4096
+"""Flows of one port; one more ends the one that was idle longest."""
+
+_LARGEST = 1 << 16
+_BATCH = 64
+
+_Client = tuple[str, int]
+
+
+class _Flow:
+    __slots__ = ("attempt", "endpoint", "last", "socket", "unanswered")
+
+    def __init__(self) -> None:
+        self.socket: socket.socket | None = None
+        self.endpoint: RelayEndpoint | None = None
+        self.last = 0.0
+        self.attempt = 0
+        self.unanswered: bytes | None = None
+
+
+class DatagramPort:
+    """All flows of one listening UDP socket, which it owns."""
+
+    def __init__(self, listener: socket.socket, chooser: EndpointTurns, loop: Loop) -> None:
+        """Start to receive."""
+        self._listener, self._chooser, self._loop = listener, chooser, loop
+        self._flows: dict[_Client, _Flow] = {}
+        loop.watch(listener, select.EPOLLIN, self._receive)
+
+    @property
+    def flows(self) -> int:
+        """Number of flows."""
+        return len(self._flows)
+
+    def endpoints_changed(self) -> None:
+        """End the flows whose endpoint no longer serves: their next datagram chooses again.
+
+        Clause ``conntrack.udp.moves-off-removed-endpoint``.
+        """
+        serving = self._chooser.port.serving
+        for client in [client for client, flow in self._flows.items() if flow.endpoint not in serving]:
+            self._end(client)
+
+    def expire(self) -> None:
+        """End the flows that are idle; the first are those that were idle longest."""
+        limit = self._loop.now() - IDLE_SECONDS
+        for client, flow in list(self._flows.items()):
+            if flow.last > limit:
+                break
+            self._end(client)
+
+    def close(self) -> None:
+        """End everything."""
+        for client in list(self._flows):
+            self._end(client)
+        self._loop.unwatch(self._listener)
+        self._listener.close()
+
+    def _receive(self, _: int) -> None:
+        for _round in range(_BATCH):
+            try:
+                data, client = self._listener.recvfrom(_LARGEST)
+            except OSError:  # none is left, or an earlier answer was refused by its client
+                return
+            self._forward(client, data)
+
+    def _forward(self, client: _Client, data: bytes) -> None:
+        flow = self._flows.pop(client, None) or _Flow()
+        if len(self._flows) >= MAX_FLOWS:
+            self._end(next(iter(self._flows)))
+        self._flows[client] = flow  # at the end: in order of their last datagram
+        flow.last, flow.attempt = self._loop.now(), 0
+        flow.unanswered = data
+        self._send(client, flow, data)
+
+    def _send(self, client: _Client, flow: _Flow, data: bytes) -> None:
+        """Send to the flow's endpoint, or to the next as long as one refuses at once; a full buffer loses the datagram."""
+        while flow.attempt < attempts(len(self._chooser.port.endpoints)):
+            try:
+                (flow.socket or self._connect(client, flow)).send(data)
+            except BlockingIOError:
+                return
+            except OSError:
+                self._refused(client, flow)
+            else:
+                return
+        self._end(client)
+
+    def _connect(self, client: _Client, flow: _Flow) -> socket.socket:
+        endpoint = flow.endpoint = self._chooser.choose(client[0], self._loop.now())
+        family = socket.AF_INET6 if ":" in endpoint[0] else socket.AF_INET
+        made = flow.socket = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        made.connect(endpoint)
+        self._loop.watch(made, select.EPOLLIN, lambda _: self._answer(client, flow))
+        return made
+
+    def _answer(self, client: _Client, flow: _Flow) -> None:
+        for _round in range(_BATCH):
+            if flow.socket is None:
+                return
+            try:
+                data = flow.socket.recv(_LARGEST)
+            except BlockingIOError:
+                return
+            except OSError:
+                self._resend(client, flow)
+                return
+            flow.unanswered, flow.attempt = None, 0
+            try:
+                self._listener.sendto(data, client)
+            except OSError:  # the client's buffer is full or it is gone: a lost datagram
+                return
+
+    def _resend(self, client: _Client, flow: _Flow) -> None:
+        """The endpoint refused: send again elsewhere what it has not answered."""
+        self._refused(client, flow)
+        if flow.unanswered is not None:
+            self._send(client, flow, flow.unanswered)
+
+    def _refused(self, client: _Client, flow: _Flow) -> None:
+        flow.attempt += 1
+        if flow.endpoint is not None:
+            self._chooser.failed(client[0], flow.endpoint)
+        self._disconnect(flow)
+
+    def _end(self, client: _Client) -> None:
+        flow = self._flows.pop(client, None)
+        if flow is not None:
+            self._disconnect(flow)
+
+    def _disconnect(self, flow: _Flow) -> None:
+        if flow.socket is not None:
+            self._loop.unwatch(flow.socket)
+            flow.socket.close()
+            flow.socket = None

@@ -1,0 +1,76 @@
+"""Ports that the relay should serve, as values: node ports at IPv4 loopback, from a `Plan`.  Pure.
+
+Rules cannot serve 127.0.0.1 without ``route_localnet``, which lets neighbours send to loopback daemons (CVE-2020-8558).  A socket
+that is bound to 127.0.0.1 can, and nothing from outside reaches it (KEP-6032 plans the same for kube-proxy).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kproxy.model.network import Family, Protocol
+from kproxy.proxy.plan import Exposure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kproxy.proxy.plan import Plan, ServicePlan
+
+LOOPBACK = "127.0.0.1"
+
+RelayEndpoint = tuple[str, int]
+"""An endpoint's address and port, as sockets take them."""
+
+
+class RelayPort(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One listening socket, and the endpoints that its connections and datagrams are spread over.
+
+    ``serving``: endpoints that a UDP flow which has one of them may keep, chosen or not.  ``affinity_seconds`` None: no ClientIP
+    affinity.  ``endpoints`` is never empty: where nothing can answer there is no socket, and the kernel refuses.
+    """
+
+    service: str
+    protocol: Protocol
+    address: str
+    port: int
+    endpoints: tuple[RelayEndpoint, ...]
+    serving: frozenset[RelayEndpoint] = frozenset()
+    affinity_seconds: int | None = None
+
+    @property
+    def place(self) -> tuple[Protocol, str, int]:
+        """Protocol, address and port that the socket is bound to; no two ports of a table have the same."""
+        return self.protocol, self.address, self.port
+
+
+def loopback_node_ports(plan: Plan) -> tuple[RelayPort, ...]:
+    """The node ports of a plan at 127.0.0.1; none where the plan does not want them there, nor for SCTP.
+
+    Clauses ``node-port.localhost.enabled.served``, ``node-port.localhost.disabled.untouched``.
+    """
+    if plan.family is not Family.IPV4 or not plan.node_ports.localhost:
+        return ()
+    return tuple(port for service in plan.services for port in _ports(service))
+
+
+def _ports(service: ServicePlan) -> Iterator[RelayPort]:
+    """The node itself is bound by no external traffic policy, so the shortcut's pool serves it where there is one.
+
+    Clause ``external-policy.local.host-reaches-all-endpoints``.
+    """
+    for frontend in service.frontends:
+        pool = frontend.shortcut if frontend.shortcut is not None else frontend.pool
+        relayed = frontend.exposure is Exposure.NODE_PORT and service.protocol is not Protocol.SCTP
+        if relayed and pool.endpoints:
+            endpoints = tuple((str(one.address), one.port) for one in pool.endpoints)
+            yield RelayPort(
+                service=str(service.name),
+                protocol=service.protocol,
+                address=LOOPBACK,
+                port=frontend.port,
+                endpoints=endpoints,
+                serving=frozenset((str(one.address), one.port) for one in service.serving) | set(endpoints),
+                affinity_seconds=service.affinity_seconds,
+            )

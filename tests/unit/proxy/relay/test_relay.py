@@ -1,0 +1,284 @@
+"""The relay on real sockets of loopback: endpoints that answer, refuse, hang, die; both directions; limits.
+
+Each test of a failure has the endpoint that works beside it: the same client is served there.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pytest
+
+from kproxy.model.network import Protocol
+from kproxy.proxy.relay.relay import LocalRelay
+from kproxy.proxy.relay.table import RelayEndpoint, RelayPort
+
+Handler = Callable[[socket.socket], None]
+
+
+def echo(peer: socket.socket) -> None:
+    with peer, suppress(ConnectionError):
+        while data := peer.recv(1 << 16):
+            peer.sendall(data)
+        peer.shutdown(socket.SHUT_WR)
+
+
+class Servers:
+    def __init__(self) -> None:
+        self.sockets: list[socket.socket] = []
+
+    def tcp(self, handler: Handler) -> RelayEndpoint:
+        listener = self._keep(socket.create_server(("127.0.0.1", 0), backlog=64))
+
+        def accept() -> None:
+            while True:
+                try:
+                    peer, _ = listener.accept()
+                except OSError:
+                    return
+                threading.Thread(target=handler, args=(peer,), daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        return place(listener)
+
+    def refusing(self, kind: socket.SocketKind = socket.SOCK_STREAM) -> RelayEndpoint:
+        """Bound and never listening (UDP: closed again), so that the kernel refuses."""
+        made = self._keep(socket.socket(socket.AF_INET, kind))
+        made.bind(("127.0.0.1", 0))
+        found = place(made)
+        if kind == socket.SOCK_DGRAM:
+            made.close()
+        return found
+
+    def hanging(self) -> RelayEndpoint:
+        """A full backlog: the kernel drops further SYNs."""
+        listener = self._keep(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(4):
+            filler = self._keep(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(place(listener))
+        return place(listener)
+
+    def udp(self, name: bytes) -> RelayEndpoint:
+        made = self._keep(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        made.bind(("127.0.0.1", 0))
+
+        def answer() -> None:
+            while True:
+                try:
+                    data, client = made.recvfrom(1 << 16)
+                    made.sendto(name + data, client)
+                except OSError:
+                    return
+
+        threading.Thread(target=answer, daemon=True).start()
+        return place(made)
+
+    def _keep(self, made: socket.socket) -> socket.socket:
+        self.sockets.append(made)
+        return made
+
+
+@pytest.fixture
+def servers() -> Iterator[Servers]:
+    made = Servers()
+    yield made
+    for each in made.sockets:
+        each.close()
+
+
+@pytest.fixture
+def relay() -> Iterator[LocalRelay]:
+    made = LocalRelay(max_connections=8)
+    made.start()
+    yield made
+    made.close()
+
+
+def place(bound: socket.socket) -> RelayEndpoint:
+    address, port = bound.getsockname()
+    return address, port
+
+
+def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
+    with socket.socket(socket.AF_INET, kind) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return place(probe)[1]
+
+
+def relayed(
+    relay: LocalRelay,
+    *endpoints: RelayEndpoint,
+    protocol: Protocol = Protocol.TCP,
+    affinity: int | None = None,
+) -> RelayEndpoint:
+    kind = socket.SOCK_STREAM if protocol is Protocol.TCP else socket.SOCK_DGRAM
+    port = RelayPort(
+        service="default/web:http",
+        protocol=protocol,
+        address="127.0.0.1",
+        port=free_port(kind),
+        endpoints=endpoints,
+        serving=frozenset(endpoints),
+        affinity_seconds=affinity,
+    )
+    assert relay.update([port]) == {}
+    return port.address, port.port
+
+
+def talk(where: RelayEndpoint, data: bytes = b"hello") -> bytes:
+    with socket.create_connection(where, timeout=8) as client:
+        client.sendall(data)
+        client.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: client.recv(1 << 16), b""))
+
+
+def test_bytes_pass_both_ways_and_each_end_is_passed_on(relay: LocalRelay, servers: Servers) -> None:
+    where = relayed(relay, servers.tcp(echo))
+    data = bytes(range(256)) * (1 << 14)
+    received = []
+    with socket.create_connection(where, timeout=8) as client:
+        reader = threading.Thread(
+            target=lambda: received.append(b"".join(iter(lambda: client.recv(1 << 16), b"")))
+        )
+        reader.start()
+        client.sendall(data)
+        client.shutdown(socket.SHUT_WR)
+        reader.join(8)
+    assert received == [data]
+
+
+def test_an_endpoint_that_refuses_is_never_noticed(relay: LocalRelay, servers: Servers) -> None:
+    where = relayed(relay, servers.refusing(), servers.tcp(echo))
+    assert [talk(where) for _ in range(6)] == [b"hello"] * 6
+    _settled(lambda: relay.open_connections == 0)
+    assert relay.counts.retries >= 3
+
+
+def test_affinity_leaves_an_endpoint_that_refused(relay: LocalRelay, servers: Servers) -> None:
+    where = relayed(relay, servers.refusing(), servers.tcp(echo), affinity=60)
+    assert [talk(where) for _ in range(6)] == [b"hello"] * 6
+    _settled(lambda: relay.open_connections == 0)
+    assert relay.counts.retries == 1
+
+
+def test_an_endpoint_that_hangs_costs_a_quarter_of_a_second(relay: LocalRelay, servers: Servers) -> None:
+    where = relayed(relay, servers.hanging(), servers.tcp(echo))
+    started = time.monotonic()
+    assert talk(where) == b"hello"
+    assert 0.24 <= time.monotonic() - started < 2.0
+
+
+def test_where_no_endpoint_answers_the_client_is_reset(relay: LocalRelay, servers: Servers) -> None:
+    where = relayed(relay, servers.refusing())
+    with pytest.raises(ConnectionResetError):
+        talk(where)
+
+
+def test_an_endpoint_that_dies_in_the_middle_ends_its_own_connection_only(
+    relay: LocalRelay, servers: Servers
+) -> None:
+    def die(peer: socket.socket) -> None:
+        peer.recv(1)
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        peer.close()
+
+    where = relayed(relay, servers.tcp(die), servers.tcp(echo))
+    with pytest.raises(ConnectionResetError):
+        talk(where)
+    assert talk(where) == b"hello"
+
+
+def test_a_connection_stays_when_its_port_closes_and_new_ones_are_refused(
+    relay: LocalRelay, servers: Servers
+) -> None:
+    where = relayed(relay, servers.tcp(echo))
+    with socket.create_connection(where, timeout=8) as client:
+        client.sendall(b"before")
+        assert client.recv(100) == b"before"
+        relay.update([])
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(where, timeout=8)
+        client.sendall(b"after")
+        assert client.recv(100) == b"after"
+
+
+def test_beyond_the_limit_a_client_waits_until_one_goes(relay: LocalRelay, servers: Servers) -> None:
+    where = relayed(relay, servers.tcp(echo))
+    held = [socket.create_connection(where, timeout=8) for _ in range(8)]
+    _settled(lambda: relay.open_connections == 8)
+    waiting = socket.create_connection(where, timeout=8)
+    waiting.sendall(b"later")
+    _settled(lambda: relay.counts.limited > 0)
+    assert relay.open_connections == 8
+    held.pop().close()
+    assert waiting.recv(100) == b"later"
+    for one in (waiting, *held):
+        one.close()
+
+
+def test_a_place_that_a_daemon_has_is_reported_and_costs_no_other(
+    relay: LocalRelay, servers: Servers
+) -> None:
+    endpoint = servers.tcp(echo)
+    taken = RelayPort(
+        service="default/taken:",
+        protocol=Protocol.TCP,
+        address=endpoint[0],
+        port=endpoint[1],
+        endpoints=(endpoint,),
+    )
+    free = RelayPort(
+        service="default/free:",
+        protocol=Protocol.TCP,
+        address="127.0.0.1",
+        port=free_port(),
+        endpoints=(endpoint,),
+    )
+    assert list(relay.update([taken, free])) == [taken.place]
+    assert talk((free.address, free.port)) == b"hello"
+
+
+def test_datagrams_keep_their_endpoint_until_it_no_longer_serves(relay: LocalRelay, servers: Servers) -> None:
+    first, second = servers.udp(b"1"), servers.udp(b"2")
+    where = relayed(relay, first, second, protocol=Protocol.UDP)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.settimeout(8)
+        client.connect(where)
+        assert [_exchange(client) for _ in range(3)] == [b"1x"] * 3
+        port = RelayPort(
+            service="default/web:http",
+            protocol=Protocol.UDP,
+            address=where[0],
+            port=where[1],
+            endpoints=(second,),
+            serving=frozenset({second}),
+        )
+        relay.update([port])
+        assert _exchange(client) == b"2x"
+
+
+def test_a_datagram_that_is_refused_is_sent_again_to_the_next(relay: LocalRelay, servers: Servers) -> None:
+    where = relayed(relay, servers.refusing(socket.SOCK_DGRAM), servers.udp(b"2"), protocol=Protocol.UDP)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.settimeout(8)
+        client.connect(where)
+        assert _exchange(client) == b"2x"
+
+
+def _exchange(client: socket.socket) -> bytes:
+    client.send(b"x")
+    return client.recv(100)
+
+
+def _settled(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 5
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
