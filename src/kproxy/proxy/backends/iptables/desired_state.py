@@ -152,7 +152,7 @@ Pair = tuple["ServiceRules | None", "ServiceRules | None"]
 
 
 def changed(before: DesiredState, after: DesiredState) -> list[Pair]:
-    """What differs between two states; service ports that are gone come last."""
+    """Differences between two states; service ports that are gone come last."""
     old, new = before.service_rules, after.service_rules
     pairs: list[Pair] = [(old.get(name), one) for name, one in new.items() if old.get(name) is not one]
     return pairs + [(one, None) for name, one in old.items() if name not in new]

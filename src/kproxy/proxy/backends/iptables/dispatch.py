@@ -14,9 +14,9 @@ from kproxy.proxy.backends.iptables.dispatch_tree import (
     IPV4_BITS,
     IPV6_BITS,
     NODE_PORT_BITS,
-    Entry,
     Item,
     Tree,
+    TreeRule,
     chains_of,
     key_space,
 )
@@ -38,13 +38,13 @@ class Placed(NamedTuple, Generic[Item]):
 
     shared: SharedChain
     addressed: bool
-    entry: Entry[Item]
+    entry: TreeRule[Item]
 
 
 def placed(rule: SharedRule, owner: str, number: int, item: Item) -> Placed[Item]:
     """One rule of a service port as ``item``; ``owner`` is the service port's identity, ``number`` counts its rules."""
     destination = rule.destination
-    return Placed(rule.chain, destination.address is not None, Entry(destination.key, owner, number, item))
+    return Placed(rule.chain, destination.address is not None, TreeRule(destination.key, owner, number, item))
 
 
 class SharedTrees(NamedTuple, Generic[Item]):

@@ -71,7 +71,7 @@ SHAPE = Shape(flat=32, leaf=8, bits=3, depth=6)
 
 
 class Destination(NamedTuple):
-    """What a rule of a tree matches; ``address`` None: any that has node ports."""
+    """Destination that a rule of a tree matches; ``address`` None: any that has node ports."""
 
     address: Address | None
     protocol: Protocol
@@ -84,7 +84,7 @@ class Destination(NamedTuple):
         return (address << _PROTOCOL_BITS | _PROTOCOLS.index(self.protocol)) << _PORT_BITS | self.port
 
 
-class Entry(NamedTuple, Generic[Item]):
+class TreeRule(NamedTuple, Generic[Item]):
     """A rule in a tree.  In a leaf they stand in this order: those of one ``owner`` as it has numbered them."""
 
     key: int
@@ -115,7 +115,7 @@ class KeySpace:
         return bisect_right(self.boundaries, self.width - (first ^ last).bit_length()) - 1
 
     def matches(self, key: int, level: int, above: int) -> tuple[Is, ...]:
-        """What tells the keys of a group from others of the group ``above``: the parts that the bits between the two are of.
+        """Matches that tell the keys of a group from others of the group ``above``: the parts that the bits between the two are of.
 
         Nothing less, for a packet that is sent to a group by mistake does not come back to the right one.
         """
@@ -182,7 +182,7 @@ class Leaf(Generic[Item]):
 
     __slots__ = ("entries", "written")
 
-    def __init__(self, entries: tuple[Entry[Item], ...]) -> None:
+    def __init__(self, entries: tuple[TreeRule[Item], ...]) -> None:
         self.entries = entries
         self.written: _Written[Item] | None = None
 
@@ -220,7 +220,7 @@ class Tree(Generic[Item]):
     shape: Shape
     root: Node[Item] | None = field(default=None)
 
-    def edited(self, removed: Iterable[Entry[Item]], added: Iterable[Entry[Item]]) -> Tree[Item]:
+    def edited(self, removed: Iterable[TreeRule[Item]], added: Iterable[TreeRule[Item]]) -> Tree[Item]:
         """The tree without some rules and with others; what does not change is shared.  A rule in both stays."""
         come = sorted(added)
         gone = frozenset(removed)
@@ -229,7 +229,7 @@ class Tree(Generic[Item]):
         return Tree(self.space, self.shape, self._edit(self.root, gone, come))
 
     def _edit(
-        self, node: Node[Item] | None, removed: AbstractSet[Entry[Item]], added: Sequence[Entry[Item]]
+        self, node: Node[Item] | None, removed: AbstractSet[TreeRule[Item]], added: Sequence[TreeRule[Item]]
     ) -> Node[Item] | None:
         if isinstance(node, Branch):
             known = self.space.prefix(node.first, node.level)
@@ -239,7 +239,7 @@ class Tree(Generic[Item]):
         return self._build(sorted({*kept, *added}))
 
     def _edit_children(
-        self, node: Branch[Item], removed: AbstractSet[Entry[Item]], added: Sequence[Entry[Item]]
+        self, node: Branch[Item], removed: AbstractSet[TreeRule[Item]], added: Sequence[TreeRule[Item]]
     ) -> Node[Item] | None:
         below = node.level + 1
         children: dict[int, Node[Item] | None] = {
@@ -255,13 +255,13 @@ class Tree(Generic[Item]):
             return self._build([entry for child in left for entry in entries_of(child)])
         return left[0] if len(left) == 1 else Branch(node.level, tuple(left))
 
-    def _by_group(self, entries: Iterable[Entry[Item]], level: int) -> dict[int, list[Entry[Item]]]:
-        found: dict[int, list[Entry[Item]]] = {}
+    def _by_group(self, entries: Iterable[TreeRule[Item]], level: int) -> dict[int, list[TreeRule[Item]]]:
+        found: dict[int, list[TreeRule[Item]]] = {}
         for entry in entries:
             found.setdefault(self.space.prefix(entry.key, level), []).append(entry)
         return found
 
-    def _build(self, entries: Sequence[Entry[Item]]) -> Node[Item] | None:
+    def _build(self, entries: Sequence[TreeRule[Item]]) -> Node[Item] | None:
         """A tree of rules in order."""
         if not entries:
             return None
@@ -274,7 +274,7 @@ class Tree(Generic[Item]):
         return Branch(level, tuple(child for child in children if child is not None))
 
 
-def entries_of(node: Node[Item] | None) -> Iterator[Entry[Item]]:
+def entries_of(node: Node[Item] | None) -> Iterator[TreeRule[Item]]:
     """All rules below a node, in order."""
     if isinstance(node, Leaf):
         yield from node.entries

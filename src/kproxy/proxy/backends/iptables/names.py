@@ -64,7 +64,7 @@ class SharedChain(enum.Enum):
 
     @property
     def group_prefix(self) -> str:
-        """What the names of the chains of its tree begin with."""
+        """Beginning of the names of the chains of its tree."""
         return self.value[2]
 
 

@@ -16,11 +16,11 @@ from kproxy.proxy.backends.iptables.dispatch_tree import (
     SHAPE,
     Branch,
     Destination,
-    Entry,
     Leaf,
     Node,
     Shape,
     Tree,
+    TreeRule,
     chains_of,
     entries_of,
     key_space,
@@ -55,11 +55,11 @@ def destinations(draw: st.DrawFn, bits: int) -> Destination:
 SETS = {bits: st.sets(destinations(bits), max_size=60) for bits in BASES}
 
 
-def entry(destination: Destination) -> Entry[str]:
+def entry(destination: Destination) -> TreeRule[str]:
     where = f"-d {destination.address} " if destination.address is not None else ""
     protocol = destination.protocol.value.lower()
     rule = f"{where}-p {protocol} -m {protocol} --dport {destination.port} -j KUBE-SVC-X"
-    return Entry(destination.key, str(destination), 0, rule)
+    return TreeRule(destination.key, str(destination), 0, rule)
 
 
 def tree(bits: int, shape: Shape, found: set[Destination]) -> Tree[str]:
@@ -169,7 +169,7 @@ def test_names_say_which_group_it_is() -> None:
 
 
 @pytest.mark.parametrize("family", Family)
-def test_an_address_with_many_ports_is_told_from_its_neighbours(family: Family) -> None:
+def test_an_address_with_many_ports_is_kept_from_its_neighbours(family: Family) -> None:
     """A group of ports below a chain of several addresses must match its address, or it would swallow theirs."""
     bits = IPV4_BITS if family is Family.IPV4 else IPV6_BITS
     network = ip_network("10.96.0.0/28" if family is Family.IPV4 else "fd00::/124")
