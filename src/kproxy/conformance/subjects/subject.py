@@ -91,6 +91,7 @@ class Subject:
     command: Arguments = ()
     processes: tuple[SubjectProcess, ...] = ()
     version_command: tuple[str, ...] = ()
+    cleanup_command: tuple[str, ...] = ()
     binary: str = ""
     min_sync_period: str = "10ms"
     features: frozenset[Feature] = frozenset(Feature)
