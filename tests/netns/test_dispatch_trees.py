@@ -74,7 +74,7 @@ def compiled() -> Iterator[Connector]:
 async def grow_and_shrink(variant: Xtables) -> Sequence[Connect]:
     with compiled() as connector:
         async with open_stage(load_subject("kproxy"), "iptables", variant, store()) as stage:
-            with connector.serving(stage.namespace(SERVER.pod), Destination(SERVER.address, SERVER.port)):
+            with connector.serving(stage.namespace(SERVER.pod), SERVER.port):
                 stage.start()
                 for live in world.standing(FEW):
                     await stage.answered(live, BACKENDS[0], 0.02, 30)
