@@ -36,13 +36,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain as chained
-from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from kproxy.proxy.backends.iptables import names, static_rules
 from kproxy.proxy.backends.iptables.desired_state import DesiredState
 from kproxy.proxy.backends.iptables.names import SharedChain
-from kproxy.proxy.backends.xtables.blocks import LEGACY_BLOCK_CHAINS, Block
+from kproxy.proxy.backends.xtables.blocks import (
+    LEGACY_BLOCK_CHAINS,
+    Block,
+    declared,
+    delete_chains_blocks,
+    removed,
+)
 from kproxy.proxy.backends.xtables.rules import TableName, render
 
 if TYPE_CHECKING:
@@ -52,8 +57,6 @@ if TYPE_CHECKING:
     from kproxy.linux.netfilter.rules import Chain
     from kproxy.proxy.backends.iptables.desired_state import ServiceRules
     from kproxy.proxy.backends.xtables.rules import ChainName
-
-_Item = TypeVar("_Item")
 
 REWRITE_SHARE = 64
 """A shared chain is rewritten if more than one in this many of its lines is deleted: deleting a rule costs iptables-nft
@@ -105,15 +108,15 @@ class Rewrite:
         """Lines of one block, rendered while the tool reads: each chain is declared, and so flushed, before its lines."""
         common, shared = self._common(TableName.NAT), self._shared(_NAT_SHARED)
         written = {*common, *shared}
-        yield from _declared({**common, **dict.fromkeys(shared, ())})
+        yield from declared({**common, **dict.fromkeys(shared, ())})
         for rules in self.desired.service_rules.values():
             texts = rules.own_lines()
             written.update(texts)
-            yield from _declared(texts)
+            yield from declared(texts)
         yield from chained(*shared.values())
         stale = self._stale(written)
-        yield from _declared(dict.fromkeys(stale, ()))
-        yield from _removed(stale)
+        yield from declared(dict.fromkeys(stale, ()))
+        yield from removed(stale)
 
     def _common(self, table: TableName) -> dict[ChainName, tuple[str, ...]]:
         """The canary and the chains that no Service changes; chains of service ports jump to some of them."""
@@ -153,7 +156,7 @@ class Update:
         constant, constant_growth = self._constant(TableName.FILTER)
         added = [line for edit in filters for line in edit.added]
         if added or constant:
-            yield Block(TableName.FILTER, [*_declared(constant), *added], constant_growth + len(added))
+            yield Block(TableName.FILTER, [*declared(constant), *added], constant_growth + len(added))
         yield from self._nat(pairs, [edits[shared] for shared in _NAT_SHARED])
         rest = [line for edit in filters for line in edit.replaced]
         if rest:
@@ -205,7 +208,7 @@ class Update:
         lines = _appended(self.desired, shared)
         growth = len(lines) - len(self.last_applied.shared_lines(shared))
         early = added if shared.table is TableName.FILTER else ()
-        return _Edit(early, tuple(_declared({shared.chain: lines})), growth)
+        return _Edit(early, tuple(declared({shared.chain: lines})), growth)
 
     def _constant(self, table: TableName) -> tuple[dict[ChainName, tuple[str, ...]], int]:
         """The constant chains that differ, and how many more rules they have."""
@@ -230,18 +233,6 @@ def diff(
     if isinstance(last_applied, DesiredState):
         return Update(last_applied, desired, block_chains)
     return Rewrite(last_applied, desired, block_chains)
-
-
-def delete_chains_blocks(table: TableName, chains: Sequence[ChainName], block_chains: int) -> Iterator[Block]:
-    """Blocks that delete chains to which only chains among them refer: flush all, then delete all."""
-    if len(chains) <= block_chains:
-        lines = [*_declared(dict.fromkeys(chains, ())), *_removed(chains)]
-        yield from [Block(table, lines)] if lines else []
-        return
-    for some in _batches(chains, block_chains):
-        yield _block(table, dict.fromkeys(some, ()))
-    for some in _batches(chains, block_chains):
-        yield Block(table, _removed(some))
 
 
 _Pair = tuple["ServiceRules | None", "ServiceRules | None"]
@@ -287,17 +278,13 @@ def _last_nat_blocks(
     together = len(unused) <= block_chains
     if together:
         pending = {**pending, **dict.fromkeys(unused, ())}
-        switch = [*switch, *_removed(unused)]
-    lines = [*_declared(pending), *switch]
+        switch = [*switch, *removed(unused)]
+    lines = [*declared(pending), *switch]
     if lines:
         # a chain must be declared, and thereby flushed, before its lines
         yield Block(TableName.NAT, sorted(lines, key=lambda line: line[0] != ":"), growth)
     if not together:
         yield from delete_chains_blocks(TableName.NAT, unused, block_chains)
-
-
-def _removed(chains: Iterable[ChainName]) -> list[str]:
-    return [f"-X {name}" for name in chains]
 
 
 def _lines(fragment: ServiceRules | None, shared: SharedChain) -> list[str]:
@@ -312,18 +299,5 @@ def _render_chains(chains: Iterable[Chain]) -> dict[ChainName, tuple[str, ...]]:
     return {chain.name: tuple(render(chain)) for chain in chains}
 
 
-def _declared(texts: Mapping[ChainName, Sequence[str]]) -> list[str]:
-    """Chains as input of a restore: all declarations in order of name, then all lines."""
-    return [f":{name} - [0:0]" for name in sorted(texts)] + [
-        line for lines in texts.values() for line in lines
-    ]
-
-
 def _block(table: TableName, texts: Mapping[ChainName, Sequence[str]], growth: int | None = None) -> Block:
-    return Block(table, _declared(texts), growth)
-
-
-def _batches(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
-    iterator = iter(items)
-    while batch := list(islice(iterator, size)):
-        yield batch
+    return Block(table, declared(texts), growth)

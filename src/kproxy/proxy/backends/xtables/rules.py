@@ -6,6 +6,7 @@ The rules are values of `kproxy.linux.netfilter.rules`: matches, then one target
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kproxy.linux.netfilter.patterns import Pattern, Selector
-    from kproxy.linux.netfilter.rules import Chain, Rule, Step
+    from kproxy.linux.netfilter.rules import Chain, Point, Rule, Step
     from kproxy.model.network import Protocol
 
 ChainName = str
@@ -55,6 +56,15 @@ class PacketCounter(enum.Enum):
 
     INVALID_DROPPED = "ct_state_invalid_dropped_pkts"
     LOCALHOST_ACCEPTED = "localhost_nps_accepted_pkts"
+
+
+@dataclass(frozen=True, slots=True)
+class HookRules:
+    """The rules we keep at the top of a builtin chain, first to last; `hook_specification` is their text."""
+
+    table: TableName
+    hook: Point
+    rules: tuple[Rule, ...]
 
 
 _TRANSPORT_PORT = (FieldName.PROTOCOL, FieldName.PORT)
@@ -80,6 +90,13 @@ def hook_specification(rule: Rule) -> str:
     *matches, target = map(format_step, rule.steps)
     comment = (f'-m comment --comment "{rule.comment[:COMMENT_LIMIT]}"',) if rule.comment else ()
     return " ".join((*matches, *comment, target))
+
+
+def insert_lines(wanted: HookRules) -> list[str]:
+    """Lines that put the jumps at the top of a builtin chain that has none of them."""
+    chain = wanted.hook.name
+    lines = enumerate(map(hook_specification, wanted.rules), start=1)
+    return [f"-I {chain} {place} {line}" for place, line in lines]
 
 
 def render(chain: Chain) -> list[str]:
