@@ -12,6 +12,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from kproxy.proxy.relay.choice import attempts
+from kproxy.proxy.relay.dialing import dial
 
 if TYPE_CHECKING:
     from kproxy.proxy.relay.choice import EndpointTurns
@@ -44,9 +45,13 @@ class _Flow:
 class DatagramPort:
     """All flows of one listening UDP socket, which it owns."""
 
-    def __init__(self, listener: socket.socket, chooser: EndpointTurns, loop: Loop) -> None:
+    def __init__(
+        self, listener: socket.socket, chooser: EndpointTurns, loop: Loop, *, keeps_source: bool = False
+    ) -> None:
         """Start to receive."""
+        self._keeps_source = keeps_source
         self._listener, self._chooser, self._loop = listener, chooser, loop
+        self.number: int = listener.getsockname()[1]
         self._flows: dict[_Client, _Flow] = {}
         loop.watch(listener, select.EPOLLIN, self._receive)
 
@@ -111,9 +116,8 @@ class DatagramPort:
 
     def _connect(self, client: _Client, flow: _Flow) -> socket.socket:
         endpoint = flow.endpoint = self._chooser.choose(client[0], self._loop.now())
-        family = socket.AF_INET6 if ":" in endpoint[0] else socket.AF_INET
-        made = flow.socket = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        made.connect(endpoint)
+        source = (client[0], client[1]) if self._keeps_source else None
+        made = flow.socket = dial(endpoint, socket.SOCK_DGRAM, source)
         self._loop.watch(made, select.EPOLLIN, lambda _: self._answer(client, flow))
         return made
 

@@ -131,14 +131,18 @@ def _extended_comparison(selector: Selector, pattern: Pattern, negation: str, ma
         case FieldName.IN, _:
             return f"{negation}-i {pattern}"
         case FieldName.SOURCE_TYPE, str():
-            return f"-m addrtype --src-type {pattern.upper()}"
+            return f"-m addrtype {negation}--src-type {pattern.upper()}"
         case FieldName.DESTINATION_TYPE, str():
-            return f"-m addrtype --dst-type {pattern.upper()}"
+            return f"-m addrtype {negation}--dst-type {pattern.upper()}"
+        case FieldName.DIRECTION, str():
+            return f"-m conntrack --ctdir {pattern.upper()}"
         case FieldName.STATE, AnyFlag(states):
             names = ",".join(state.upper() for state in _STATES if state in states)
             return f"-m conntrack {negation}--ctstate {names}"
         case FieldName.TCP_FLAGS, AnyFlag(flags) if negation:
             return f"-m tcp --tcp-flags {','.join(sorted(flags)).upper()} NONE"
+        case Masked(FieldName.CONNECTION_MARK, mask), int(value):
+            return f"-m connmark {negation}--mark {value:{mark}}/{mask:{mark}}"
         case Masked(FieldName.MARK, mask), int(value):
             return f"-m mark {negation}--mark {value:{mark}}/{mask:{mark}}"
         case _:
@@ -173,7 +177,10 @@ def _translation(step: Dnat, _: str) -> str:
 
 
 def _mark_change(step: SetMark, mark: str) -> str:
-    return f"-j MARK --{'xor' if step.keep == ALL_BITS else 'or'}-mark {step.flip:{mark}}"
+    if step.keep in (ALL_BITS, ALL_BITS ^ step.flip) and not step.connection:
+        return f"-j MARK --{'xor' if step.keep == ALL_BITS else 'or'}-mark {step.flip:{mark}}"
+    target = "CONNMARK" if step.connection else "MARK"
+    return f"-j {target} --set-xmark {step.flip:{mark}}/{ALL_BITS ^ step.keep:{mark}}"
 
 
 _FORMATS: dict[type, Callable[[Any, str], str]] = {
