@@ -18,7 +18,6 @@ Source = tuple[str, int]
 
 _IPV6_TRANSPARENT = 75
 _IP_BIND_ADDRESS_NO_PORT = 24
-_PENDING = frozenset({0, errno.EINPROGRESS})
 _TAKEN = frozenset({errno.EADDRINUSE, errno.EADDRNOTAVAIL})
 
 
@@ -44,9 +43,9 @@ def _dial(endpoint: RelayEndpoint, kind: socket.SocketKind, source: Source | Non
     try:
         if source is not None:
             _bind(made, family, source)
-        number = made.connect_ex(endpoint)
-        if number not in _PENDING:
-            raise OSError(number, "connect")
+        made.connect(endpoint)
+    except BlockingIOError:  # on the way
+        return made
     except OSError:
         made.close()
         raise

@@ -128,7 +128,7 @@ def relayed(
         serving=frozenset(endpoints),
         affinity_seconds=affinity,
     )
-    assert relay.update([port]) == {}
+    assert relay.serve([port]) == {port.key: port.port}
     return port.address, port.port
 
 
@@ -241,7 +241,7 @@ def test_a_place_that_a_daemon_has_is_reported_and_costs_no_other(
         port=free_port(),
         endpoints=(endpoint,),
     )
-    assert list(relay.update([taken, free])) == [taken.place]
+    assert relay.serve([taken, free]) == {free.key: free.port}
     assert talk((free.address, free.port)) == b"hello"
 
 

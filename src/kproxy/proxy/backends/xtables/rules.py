@@ -134,17 +134,23 @@ def _extended_comparison(selector: Selector, pattern: Pattern, negation: str, ma
             return f"-m addrtype {negation}--src-type {pattern.upper()}"
         case FieldName.DESTINATION_TYPE, str():
             return f"-m addrtype {negation}--dst-type {pattern.upper()}"
+        case FieldName.TCP_FLAGS, AnyFlag(flags) if negation:
+            return f"-m tcp --tcp-flags {','.join(sorted(flags)).upper()} NONE"
+        case Masked(FieldName.MARK, mask), int(value):
+            return f"-m mark {negation}--mark {value:{mark}}/{mask:{mark}}"
+        case _:
+            return _connection_comparison(selector, pattern, negation, mark)
+
+
+def _connection_comparison(selector: Selector, pattern: Pattern, negation: str, mark: str) -> str:
+    match selector, pattern:
         case FieldName.DIRECTION, str():
             return f"-m conntrack --ctdir {pattern.upper()}"
         case FieldName.STATE, AnyFlag(states):
             names = ",".join(state.upper() for state in _STATES if state in states)
             return f"-m conntrack {negation}--ctstate {names}"
-        case FieldName.TCP_FLAGS, AnyFlag(flags) if negation:
-            return f"-m tcp --tcp-flags {','.join(sorted(flags)).upper()} NONE"
         case Masked(FieldName.CONNECTION_MARK, mask), int(value):
             return f"-m connmark {negation}--mark {value:{mark}}/{mask:{mark}}"
-        case Masked(FieldName.MARK, mask), int(value):
-            return f"-m mark {negation}--mark {value:{mark}}/{mask:{mark}}"
         case _:
             raise AssertionError((selector, pattern))
 
