@@ -29,6 +29,9 @@ RELAYED = (Protocol.TCP, Protocol.UDP)
 """Protocols that the relay speaks.  kube-proxy's userspace mode did not have SCTP either (KEP-614)."""
 
 
+_Sockets = tuple["Address", tuple[int | None, ...]]
+
+
 class Portals:
     """Memory of what was made of each service port: an unchanged one costs a look-up, and stays the same object."""
 
@@ -36,7 +39,7 @@ class Portals:
         """Start without memory.  ``keep_sources``: clients may keep their addresses."""
         self._keep_sources = keep_sources
         self._ports: dict[ServicePortName, tuple[ServicePlan, Address, tuple[RelayPort, ...]]] = {}
-        self._plans: dict[ServicePortName, tuple[ServicePlan, tuple[int | None, ...], ServicePlan]] = {}
+        self._plans: dict[ServicePortName, tuple[ServicePlan, _Sockets, ServicePlan]] = {}
 
     def ports(self, plan: Plan, address: Address) -> tuple[RelayPort, ...]:
         """The ports that the relay is to open for a plan, at that address of the node, each at a number of the kernel's choice."""
@@ -58,7 +61,7 @@ class Portals:
         for service in plan.services:
             if service.protocol not in RELAYED:
                 continue
-            sockets = tuple(numbers.get(port.key) for port in self._ports[service.name][2])
+            sockets = address, tuple(numbers.get(port.key) for port in self._ports[service.name][2])
             before = known.get(service.name)
             if before is None or before[0] is not service or before[1] != sockets:
                 before = service, sockets, self._relayed(service, address, numbers)
