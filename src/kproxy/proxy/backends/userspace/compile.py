@@ -14,10 +14,12 @@ Which endpoint answers is no matter of rules.  Pure.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import ip_network
 from typing import TYPE_CHECKING, NamedTuple
 
 from kproxy.linux.netfilter.matches import destination_in, in_state, source_in
-from kproxy.linux.netfilter.rules import Dnat, End, Reject, Rule
+from kproxy.linux.netfilter.patterns import FieldName
+from kproxy.linux.netfilter.rules import Dnat, End, Is, Reject, Rule
 from kproxy.proxy.backends.node_ports import node_port_destinations
 from kproxy.proxy.backends.pods import from_pods
 from kproxy.proxy.backends.userspace import names
@@ -27,8 +29,9 @@ from kproxy.proxy.plan import MasqueradePolicy, OnEmpty
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kproxy.linux.netfilter.patterns import Pattern
     from kproxy.linux.netfilter.rules import Match, Step
-    from kproxy.model.network import Family
+    from kproxy.model.network import Family, Network
     from kproxy.proxy.backends.xtables.rules import ChainName
     from kproxy.proxy.plan import Frontend, LocalDetector, NodePorts, PoolEndpoint, ServicePlan
 
@@ -133,8 +136,25 @@ def _translate(
 ) -> Iterator[ChainRule]:
     target = Dnat(socket.address, socket.port)
     for source in _senders(frontend):
-        matches = (*sender, *source, *_addressed(service, frontend))
-        yield ChainRule(chain, Rule((*matches, target), str(service.name)))
+        both = _both(sender, source)
+        if both is not None:
+            rule = Rule((*both, *_addressed(service, frontend), target), str(service.name))
+            yield ChainRule(chain, rule)
+
+
+def _both(sender: tuple[Match, ...], source: tuple[Match, ...]) -> tuple[Match, ...] | None:
+    """A match of both, as iptables takes one source alone: of two networks the narrower; None where nothing is in both."""
+    match sender, source:
+        case (Is((FieldName.SOURCE,), (pods,), negated=False),), (Is((FieldName.SOURCE,), (admitted,)),):
+            narrow, wide = sorted(map(_network, (pods, admitted)), key=lambda one: -one.prefixlen)
+            return (source_in(narrow),) if narrow.subnet_of(wide) else None  # type: ignore[arg-type]
+        case _:
+            return (*sender, *source)
+
+
+def _network(found: Pattern) -> Network:
+    """A network or address as a network."""
+    return ip_network(str(found))
 
 
 def _addressed(service: ServicePlan, frontend: Frontend) -> tuple[Match, ...]:

@@ -126,6 +126,19 @@ def test_only_admitted_sources_come_to_a_socket() -> None:
     assert lines(state, TableName.FILTER, "KUBE-PORTALS-FILTER") == [f"{to} -j DROP"]
 
 
+@pytest.mark.parametrize(
+    ("admitted", "expected"),
+    [("10.244.1.0/24", ["10.244.1.0/24"]), ("10.0.0.0/8", ["10.244.0.0/16"]), ("192.168.0.0/16", [])],
+)
+def test_pods_in_an_admitted_network_are_matched_by_the_narrower(admitted: str, expected: list[str]) -> None:
+    state = made(
+        frontend(Exposure.LOAD_BALANCER, "192.0.2.1", 80, NO_LOCAL, shortcut=SOCKETS, sources=(admitted,))
+    )
+    found = nat(state, "KUBE-PORTALS-CONTAINER")[:-1]
+    assert [line.split()[1] for line in found] == expected
+    assert all(line.count("-s ") == 1 for line in found)
+
+
 def test_without_endpoints_admitted_sources_are_refused_and_others_dropped() -> None:
     guarded = frontend(Exposure.LOAD_BALANCER, "192.0.2.1", 80, NONE, sources=("198.51.100.0/24",))
     state = made(guarded)
