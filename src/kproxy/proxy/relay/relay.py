@@ -58,6 +58,8 @@ class EventLoop:
         self._ready: dict[int, Callable[[int], None]] = {}
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._timers_made = 0
+        self._fresh: set[int] = set()
+        """Numbers registered since the last round: an event may be of a socket that had the number before."""
 
     def now(self) -> float:
         """Seconds on the monotonic clock."""
@@ -70,6 +72,7 @@ class EventLoop:
             self._epoll.modify(number, mask)
         else:
             self._epoll.register(number, mask)
+            self._fresh.add(number)
         self._ready[number] = ready
 
     def unwatch(self, sock: socket.socket) -> None:
@@ -89,8 +92,9 @@ class EventLoop:
         with lock:
             for number, events in happened:
                 ready = self._ready.get(number)  # an earlier one of this round may have closed it
-                if ready is not None:
+                if ready is not None and number not in self._fresh:
                     ready(events)
+            self._fresh.clear()
             while self._timers and self._timers[0][0] <= self.now():
                 heapq.heappop(self._timers)[2]()
 
