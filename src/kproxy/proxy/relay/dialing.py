@@ -11,7 +11,7 @@ import socket
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kproxy.proxy.relay.table import RelayEndpoint
+    from kproxy.proxy.relay.table import RelayEndpoint, RelayPort
 
 Source = tuple[str, int]
 """A client's address and port."""
@@ -19,6 +19,14 @@ Source = tuple[str, int]
 _IPV6_TRANSPARENT = 75
 _IP_BIND_ADDRESS_NO_PORT = 24
 _TAKEN = frozenset({errno.EADDRINUSE, errno.EADDRNOTAVAIL})
+
+
+def source_for(
+    client: Source, endpoint: RelayEndpoint, port: RelayPort, *, keeps_source: bool
+) -> Source | None:
+    """The address to dial an endpoint from, None for the node's: a client at loopback has none that others could answer to."""
+    keeps = keeps_source or endpoint in port.on_node
+    return client if keeps and not client[0].startswith(("127.", "::1")) else None
 
 
 def dial(endpoint: RelayEndpoint, kind: socket.SocketKind, source: Source | None) -> socket.socket:

@@ -29,6 +29,7 @@ RELAYED = (Protocol.TCP, Protocol.UDP)
 """Protocols that the relay speaks.  kube-proxy's userspace mode did not have SCTP either (KEP-614)."""
 
 
+_Node = tuple["Address", frozenset["Address"]]
 _Sockets = tuple["Address", tuple[int | None, ...]]
 
 
@@ -38,20 +39,22 @@ class Portals:
     def __init__(self, *, keep_sources: bool = False) -> None:
         """Start without memory.  ``keep_sources``: clients may keep their addresses."""
         self._keep_sources = keep_sources
-        self._ports: dict[ServicePortName, tuple[ServicePlan, Address, tuple[RelayPort, ...]]] = {}
+        self._ports: dict[ServicePortName, tuple[ServicePlan, _Node, tuple[RelayPort, ...]]] = {}
         self._plans: dict[ServicePortName, tuple[ServicePlan, _Sockets, ServicePlan]] = {}
 
-    def ports(self, plan: Plan, address: Address) -> tuple[RelayPort, ...]:
-        """The ports that the relay is to open for a plan, at that address of the node, each at a number of the kernel's choice."""
+    def ports(
+        self, plan: Plan, address: Address, node: frozenset[Address] = frozenset()
+    ) -> tuple[RelayPort, ...]:
+        """The ports that the relay is to open for a plan, at that address of the node, each at a number of the kernel's choice.
+
+        ``node``: all addresses of the node.
+        """
         known, self._ports = self._ports, {}
+        here = address, node
         for service in plan.services:
             before = known.get(service.name)
-            if before is None or before[0] is not service or before[1] != address:
-                before = (
-                    service,
-                    address,
-                    tuple(pool_ports(service, address, keep_sources=self._keep_sources)),
-                )
+            if before is None or before[0] is not service or before[1] != here:
+                before = service, here, tuple(pool_ports(service, *here, keep_sources=self._keep_sources))
             self._ports[service.name] = before
         return tuple(port for _, _, ports in self._ports.values() for port in ports)
 
@@ -90,16 +93,21 @@ class Portals:
         )
 
 
-def pool_ports(service: ServicePlan, address: Address, *, keep_sources: bool) -> Iterator[RelayPort]:
+def pool_ports(
+    service: ServicePlan, address: Address, node: frozenset[Address], *, keep_sources: bool
+) -> Iterator[RelayPort]:
     """Ports for each pool of a service port that has endpoints; two, where sources are to be kept.
 
-    Clauses ``balancing.every-endpoint-chosen``, ``affinity.client-ip.sticks``.
+    Clauses ``balancing.every-endpoint-chosen``, ``affinity.client-ip.sticks``,
+    ``masquerade.endpoint-of-the-node-itself.preserved``.
     """
     if service.protocol not in RELAYED:
         return
     for pool in _pools(service).values():
         endpoints = tuple((str(one.address), one.port) for one in pool.endpoints)
         serving = frozenset((str(one.address), one.port) for one in service.serving) | set(endpoints)
+        here = (one for one in pool.endpoints if one.address in node)
+        on_node = frozenset((str(one.address), one.port) for one in here if keep_sources)
         for keeps_source in (False, True) if keep_sources else (False,):
             yield RelayPort(
                 service=str(service.name),
@@ -111,6 +119,7 @@ def pool_ports(service: ServicePlan, address: Address, *, keep_sources: bool) ->
                 serving=serving,
                 affinity_seconds=service.affinity_seconds,
                 keeps_source=keeps_source,
+                on_node=on_node,
             )
 
 

@@ -24,7 +24,7 @@ from kproxy.linux import descriptors
 from kproxy.linux.descriptors import Purpose
 from kproxy.model.network import Protocol
 from kproxy.proxy.relay.choice import EndpointTurns
-from kproxy.proxy.relay.datagrams import DatagramPort
+from kproxy.proxy.relay.datagrams import DatagramPort, LeftFlows, expire_left
 from kproxy.proxy.relay.streams import PipePool, Stream
 from kproxy.proxy.relay.table import RelayKey, RelayPort, TurnsKey
 
@@ -158,6 +158,7 @@ class LocalRelay:
         self._pool = PipePool()
         self._turns: dict[TurnsKey, EndpointTurns] = {}
         self._served: dict[RelayKey, RelayPort] = {}
+        self._left: dict[str, LeftFlows] = {}
         self._ports: dict[RelayKey, _StreamPort | DatagramPort] = {}
         self._streams: set[Stream] = set()
         self._failed: dict[RelayKey, str] = {}
@@ -186,6 +187,10 @@ class LocalRelay:
         """Serve exactly these ports from now on, but those that cannot be opened."""
         self.retain(ports)
         self.serve(ports)
+
+    def open_missing(self, ports: Iterable[RelayPort]) -> Mapping[RelayKey, int]:
+        """As `serve`, but ports that are open keep their endpoints."""
+        return self.serve([self._served.get(port.key, port) for port in ports])
 
     def retain(self, ports: Iterable[RelayPort]) -> None:
         """Close all ports but these."""
@@ -235,6 +240,8 @@ class LocalRelay:
             for port in self._ports.values():
                 port.close()
             self._ports.clear()
+            for left in self._left.values():
+                expire_left(left, float("inf"))
             self._pool.close()
             self.loop.close()
             self._wake.close()
@@ -257,7 +264,10 @@ class LocalRelay:
         if port.protocol is Protocol.TCP:
             self._ports[key] = _StreamPort(listener, chooser, self, keeps_source=port.keeps_source)
         else:
-            self._ports[key] = DatagramPort(listener, chooser, self.loop, keeps_source=port.keeps_source)
+            left = self._left.setdefault(port.service, {})
+            self._ports[key] = DatagramPort(
+                listener, chooser, self.loop, left, keeps_source=port.keeps_source
+            )
         return None
 
     # ------------------------------------------------------------------ the relay's thread
@@ -309,6 +319,10 @@ class LocalRelay:
     def _expire(self) -> None:
         for port in self._ports.values():
             port.expire()
+        for service, left in list(self._left.items()):
+            expire_left(left, self.loop.now())
+            if not left and not any(port.service == service for port in self._served.values()):
+                del self._left[service]
         self.loop.call_at(self.loop.now() + _EXPIRY_SECONDS, self._expire)
 
     def _wake_up(self, _: int) -> None:

@@ -29,7 +29,7 @@ from typing import Protocol as Interface
 
 from kproxy.linux.descriptors import is_shortage
 from kproxy.proxy.relay.choice import EndpointTurns, attempts, dial_seconds
-from kproxy.proxy.relay.dialing import Source, dial
+from kproxy.proxy.relay.dialing import Source, dial, source_for
 from kproxy.proxy.relay.table import RelayEndpoint
 
 CHUNK = 1 << 18
@@ -177,7 +177,8 @@ class Stream:
         )
         peer = client.getpeername()
         self._who: str = peer[0]
-        self._source: Source | None = (peer[0], peer[1]) if keeps_source else None
+        self._peer: Source = peer[0], peer[1]
+        self._keeps_source = keeps_source
         self._server: socket.socket | None = None
         self._endpoint: RelayEndpoint | None = None
         self._ways: tuple[_Direction, _Direction] | None = None
@@ -196,8 +197,9 @@ class Stream:
                 return
             endpoint = self._endpoint = self._chooser.choose(self._who, self._loop.now())
             attempt, self._attempt = self._attempt, self._attempt + 1
+            source = source_for(self._peer, endpoint, self._chooser.port, keeps_source=self._keeps_source)
             try:
-                server = self._server = dial(endpoint, socket.SOCK_STREAM, self._source)
+                server = self._server = dial(endpoint, socket.SOCK_STREAM, source)
             except OSError as error:
                 if is_shortage(error):
                     self.abort()

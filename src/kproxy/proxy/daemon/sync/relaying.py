@@ -78,13 +78,17 @@ class PortalDataplane:
         self._address: Address | None = None
 
     def apply(self, plan: Plan) -> Applied:
-        """Apply a plan; a socket that cannot be opened costs no other Service its own."""
-        address = self._address = self._choose_address(plan.family)
-        ports = self._portals.ports(plan, address)
-        numbers = self._relay.serve(ports)
+        """Apply a plan; a socket that cannot be opened costs no other Service its own.
+
+        Endpoints change once the rules are written: while the kernel refuses, all stays as it was (``writes.refused.rules-kept``).
+        """
+        node = tuple(self._addresses())
+        address = self._address = self._choose_address(plan.family, node)
+        ports = self._portals.ports(plan, address, frozenset(node))
+        numbers = self._relay.open_missing(ports)
         relayed = self._portals.relayed(plan, address, numbers)
         written = self._plane.apply(relayed)
-        self._relay.retain(ports)
+        self._relay.update(ports)
         return replace(written, tracked=relayed)
 
     def find_drift(self, *, thorough: bool) -> tuple[str, ...]:
@@ -100,9 +104,9 @@ class PortalDataplane:
         """As the mode's own: the relay knows what it has open."""
         self._plane.forget()
 
-    def _choose_address(self, family: Family) -> Address:
+    def _choose_address(self, family: Family, node: Iterable[Address]) -> Address:
         """The address chosen before, as long as the node has it; else the one it would send from, or any."""
-        usable = [one for one in self._addresses() if not (one.is_loopback or one.is_link_local)]
+        usable = [one for one in node if not (one.is_loopback or one.is_link_local)]
         if self._address in usable and self._address is not None:
             return self._address
         preferred = _source_address(family)
