@@ -82,7 +82,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "conformance.testbeds.simulator": PIPE
     | BACKENDS
-    | {"conformance", "proxy.backends.xtables", "linux", "linux.netfilter", "spec", "lab.topology"},
+    | {
+        *("conformance", "proxy.backends.xtables", "proxy.relay", "linux", "linux.netfilter"),
+        *("spec", "lab.topology"),
+    },
     # universes from seeds: conformance's words and lab, the oracle over time
     "universes": {*MODEL, "conformance", "lab", "lab.topology", "spec", "console"},
     # what pytest finds: asleep until it is asked for
@@ -144,7 +147,7 @@ PURE = (
 )
 _CLUSTER = "kproxy.conformance.testbeds.cluster"
 PURE_MODULES = (
-    *("kproxy.proxy.relay.table", "kproxy.proxy.relay.choice"),
+    *("kproxy.proxy.relay.table", "kproxy.proxy.relay.choice", "kproxy.proxy.relay.portals"),
     *("kproxy.conformance.case", "kproxy.conformance.binding.bind", "kproxy.conformance.cases"),
     *(
         f"{_CLUSTER}.{name}"

@@ -118,7 +118,7 @@ class ProxyBackend(Protocol):
     """Rules serve node ports on loopback addresses (``node-port.localhost.default.either``)."""
 
     relayed: Relayed
-    """What the relay (`kproxy.proxy.relay`) serves: no rule of the mode can."""
+    """Part of the traffic that the relay (`kproxy.proxy.relay`) serves: no rule of the mode can."""
 
     primary_node_ports: bool
     """Node ports are by default accepted at the node's primary addresses alone.

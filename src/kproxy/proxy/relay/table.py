@@ -52,7 +52,7 @@ class RelayPort(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def key(self) -> RelayKey:
-        """What makes it another socket if it changes; no two ports of a table have the same."""
+        """Name of the socket: with another name it is another one; no two ports of a table have the same."""
         return self.turns, self.address, self.port, self.keeps_source
 
     @property

@@ -52,7 +52,7 @@ def test_every_setting_of_a_profile_arrives(profile: Profile) -> None:
 
 
 @EACH_PROFILE
-@pytest.mark.parametrize("mode", ["iptables", "ipvs", "nftables", "ebpf"])
+@pytest.mark.parametrize("mode", ["iptables", "ipvs", "nftables", "userspace"])
 def test_only_the_section_that_the_mode_reads_holds_the_masquerade_of_a_profile(
     profile: Profile, mode: str
 ) -> None:

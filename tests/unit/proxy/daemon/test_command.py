@@ -70,7 +70,7 @@ def test_help_goes_to_standard_output() -> None:
         (("--no-such",), "unknown flag: --no-such"),
         (("--proxy-port-range=1-2",), "--proxy-port-range is gone"),
         (("--config=/nowhere",), "/nowhere"),
-        (("--proxy-mode=userspace",), 'mode: "userspace"'),
+        (("--proxy-mode=ebpf",), 'mode: "ebpf"'),
         (("--metrics-port=0",), "metricsBindAddress"),
     ],
 )

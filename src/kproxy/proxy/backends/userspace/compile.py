@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from ipaddress import ip_network
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kproxy.linux.netfilter.matches import destination_in, in_state, source_in
 from kproxy.linux.netfilter.patterns import FieldName
@@ -23,6 +23,7 @@ from kproxy.linux.netfilter.rules import Dnat, End, Is, Reject, Rule
 from kproxy.proxy.backends.node_ports import node_port_destinations
 from kproxy.proxy.backends.pods import from_pods
 from kproxy.proxy.backends.userspace import names
+from kproxy.proxy.backends.userspace.rules import ChainRule
 from kproxy.proxy.backends.xtables.rules import to_port
 from kproxy.proxy.plan import MasqueradePolicy, OnEmpty
 
@@ -45,13 +46,6 @@ class Context:
     family: Family
     detector: LocalDetector
     node_ports: NodePorts
-
-
-class ChainRule(NamedTuple):
-    """A rule and the chain that it belongs to."""
-
-    chain: ChainName
-    rule: Rule
 
 
 def translations(service: ServicePlan, context: Context) -> Iterator[ChainRule]:
