@@ -58,9 +58,9 @@ def test_only_the_section_that_the_mode_reads_holds_the_masquerade_of_a_profile(
 ) -> None:
     document = yaml.safe_load(text_for(profile, mode=mode)) | {"mode": "iptables"}
     config = load_configuration(yaml.safe_dump(document)).config
-    read = {"iptables": {"iptables"}, "ipvs": {"iptables"}, "nftables": {"nftables"}}
+    read = {"nftables": {"nftables"}}
     for name, section in (("iptables", config.iptables), ("nftables", config.nftables)):
-        is_read = name in read.get(mode, {"iptables", "nftables"})
+        is_read = name in read.get(mode, {"iptables"})
         assert (section.masquerade_all is profile.masquerade_all) is is_read
         assert (section.masquerade_bit == profile.masquerade_bit) is is_read
 

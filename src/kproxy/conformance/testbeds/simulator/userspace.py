@@ -80,12 +80,12 @@ class UserspaceTables:
 
 
 def _entry(port: RelayPort, packet: Packet, endpoint: RelayEndpoint) -> ClientEntry:
-    """What the relay's affinity remembers, in the terms of a list of clients."""
+    """The relay's memory of a client under affinity, as an entry of a list of clients."""
     return ClientEntry(f"{port.turns} {endpoint}", (packet.source,))
 
 
 def _delivered(packet: Packet, endpoint: RelayEndpoint, port: RelayPort) -> Delivered:
-    """What the endpoint sees: one that is the client itself is dialled from the node."""
+    """The outcome at an endpoint: one that is the client itself is dialled from the node."""
     client = str(packet.source), 1
     kept = source_for(client, endpoint, port, keeps_source=port.keeps_source) and endpoint[0] != client[0]
     address = parse_address(endpoint[0])
