@@ -13,10 +13,12 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
 from rich.console import Console
+from rich.status import Status
 
 from kproxy.conformance.engine.placement import NoKernel
 from kproxy.conformance.options import RunOptions
@@ -26,7 +28,7 @@ from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.processes import Xtables
 from kproxy.options.arguments import OldName
-from tests.bench import place, report
+from tests.bench import datapath, datapath_results, place, report
 from tests.bench.measure import Measured, measure
 from tests.bench.order import Order
 from tests.bench.results import BOUND_FROM, Goal, Result, document, growth
@@ -34,6 +36,9 @@ from tests.bench.world import Size
 
 BOUND = "kproxy"
 """The subject that must reach the goals."""
+
+_DATAPATH_SIZES = (Size(100, 1), Size(1000, 1), Size(10_000, 1))
+"""One endpoint each: how a packet finds its Service does not depend on endpoints."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -58,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
-        return _run(orders, options, console)
+        return _run_datapath(orders, options, console) if options.datapath else _run(orders, options, console)
     except KeyboardInterrupt:
         return 130
 
@@ -92,9 +97,47 @@ def _run(orders: Sequence[Order], options: argparse.Namespace, console: Console)
     return 1 if any(not goal.reached for goal in _binding(results)) else status
 
 
+def _run_datapath(orders: Sequence[Order], options: argparse.Namespace, console: Console) -> int:
+    """The cost of the rules for traffic; there are no goals."""
+    samples: list[datapath_results.Samples] = []
+    status = 0
+    for order in orders:
+        try:
+            with console.status(order.title) as line:
+                say = partial(_say, line, order.title)
+                measured = asyncio.run(datapath.measure(order, options.connects, say))
+        except LabError as reason:
+            console.print(f"{order.title}: {reason}", style="red")
+            return 2
+        samples += measured.samples
+        for name, trouble in measured.troubles.items():
+            console.print(f"{name} {order.title}: {trouble}", style="red", markup=False)
+            status = 1 if name == order.subjects[0].name else status
+    datapath_results.show(console, samples)
+    facts = _facts(orders[0])
+    console.print(f"load {facts['load']}, {facts['processors']} processors", highlight=False)
+    _save(
+        datapath_results.document(samples, facts), options.json or options.results / "datapath.json", console
+    )
+    picture = options.results / "datapath.svg"
+    if datapath_results.plot(samples, picture):
+        console.print(f"plot: {picture}", highlight=False)
+    return status
+
+
+def _say(line: Status, title: str, text: str) -> None:
+    line.update(f"{title}: {text}")
+
+
+def _save(found: dict[str, object], where: Path, console: Console) -> None:
+    where.parent.mkdir(parents=True, exist_ok=True)
+    where.write_bytes(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
+    console.print(f"all samples: {where}", highlight=False)
+
+
 def _measure(order: Order, console: Console) -> Measured:
     with console.status(order.title) as line:
-        return asyncio.run(measure(order, lambda text: line.update(f"{order.title}: {text}")))
+        return asyncio.run(measure(order, partial(_say, line, order.title)))
 
 
 def _binding(results: Sequence[Result]) -> list[Goal]:
@@ -110,9 +153,7 @@ def _report(results: list[Result], order: Order, options: argparse.Namespace, co
     report.growth_verdicts(console, growth([result for result in results if result.subject == BOUND]))
     options.results.mkdir(parents=True, exist_ok=True)
     facts = _facts(order)
-    where: Path = options.json or options.results / "bench.json"
-    where.write_bytes(msgspec.json.format(msgspec.json.encode(document(results, facts))) + b"\n")
-    console.print(f"all samples: {where}", highlight=False)
+    _save(document(results, facts), options.json or options.results / "bench.json", console)
     picture = options.results / "bench.svg"
     if report.plot(results, picture):
         console.print(f"plot: {picture}", highlight=False)
@@ -151,7 +192,7 @@ def _orders(options: argparse.Namespace) -> list[Order]:
             patience=options.sync_timeout,
             budget=options.budget,
         )
-        for size in options.size or [Size(5000, 5)]
+        for size in options.size or (_DATAPATH_SIZES if options.datapath else [Size(5000, 5)])
         for variant in variants
     ]
 
@@ -203,6 +244,13 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         metavar="SERVICESxENDPOINTS",
         help="default 5000x5; may be repeated",
+    )
+    add("--datapath", action="store_true", help="what the rules cost traffic: time of new connections")
+    add(
+        "--connects",
+        type=_count,
+        default=4000,
+        help="with --datapath: connections to each destination (default 4000)",
     )
     add("--repeat", type=_count, default=3, help="starts; the best counts, as of the floor's (default 3)")
     add("--changes", type=_count, default=20, help="endpoint changes (default 20)")

@@ -64,6 +64,10 @@ class Stage:
         """The namespace the proxy programs."""
         return self._lab.network[NODE]
 
+    def namespace(self, name: str) -> Namespace:
+        """A namespace of the lab."""
+        return self._lab.network[name]
+
     def start(self) -> Tree:
         """Start the proxy."""
         self._proxies.start(NODE)

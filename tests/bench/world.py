@@ -40,6 +40,13 @@ _FIRST_LIVE_IP = 16
 _FIRST_POD = 3 << 8
 """Above the pods of the lab's own nodes, 10.244.1.0/24 and 10.244.2.0/24."""
 
+_CLUSTER_IPS = LAB.service_cidr[_V4].num_addresses - _FIRST_CLUSTER_IP - 256
+_STRIDE = 40_503
+"""Without a common divisor with `_CLUSTER_IPS`, and about a golden section of 65,536: multiples look drawn at random."""
+
+_MEASURED = 64
+"""Services to choose those from whose rules come first, in the middle and last."""
+
 _PODS = LAB.cluster_cidr[_V4].num_addresses - _FIRST_POD - 256
 
 
@@ -57,8 +64,8 @@ class Size:
         size = cls(int(services), int(endpoints))
         if size.services < 1 or not 1 <= size.endpoints <= _PODS:
             raise ValueError(f"{text}: at least 1x1, and at most {_PODS} endpoints")
-        if size.services > (most := LAB.service_cidr[_V4].num_addresses - _FIRST_CLUSTER_IP - 256):
-            raise ValueError(f"{text}: the lab's service CIDR has room for {most} Services")
+        if size.services > _CLUSTER_IPS:
+            raise ValueError(f"{text}: the lab's service CIDR has room for {_CLUSTER_IPS} Services")
         return size
 
     def __str__(self) -> str:
@@ -91,12 +98,7 @@ class Live:
     """A Service with one real endpoint, so that its path through the data plane can be tested."""
 
     name: str
-    number: int
-
-    @property
-    def cluster_ip(self) -> Address:
-        """Its cluster IP, of those that `filler` leaves alone."""
-        return LAB.service_cidr[_V4][_FIRST_LIVE_IP + self.number]
+    cluster_ip: Address
 
     def service(self) -> Document:
         """Its Service."""
@@ -110,19 +112,26 @@ class Live:
 def standing(size: Size) -> tuple[Live, ...]:
     """Live Services that sort before, amid and after all others, the one whose endpoint changes first."""
     names = (f"{_filler_name(size.services // 2)}-live", "a-live", "z-live")
-    return tuple(Live(name, number) for number, name in enumerate(names))
+    return tuple(_beside_filler(name, number) for number, name in enumerate(names))
 
 
 def added(number: int) -> Live:
     """The ``number``-th live Service that comes later."""
-    return Live(f"{_filler_name(number * 97)}-added", len(standing(Size(1, 1))) + number)
+    return _beside_filler(f"{_filler_name(number * 97)}-added", len(standing(Size(1, 1))) + number)
+
+
+def measured(size: Size) -> tuple[Live, ...]:
+    """Some of `filler`'s Services, evenly spread, whose slices the bench of the data path replaces by real ones."""
+    count = min(size.services, _MEASURED)
+    numbers = (size.services * part // count for part in range(count))
+    return tuple(Live(_filler_name(number), _filler_ip(number)) for number in numbers)
 
 
 def filler(size: Size) -> Iterator[Document]:
     """The Services without clients, each with its slice."""
     for number in range(size.services):
         name = _filler_name(number)
-        yield _service(name, LAB.service_cidr[_V4][_FIRST_CLUSTER_IP + number])
+        yield _service(name, _filler_ip(number))
         # pods that come round again come with another port
         turn, place = divmod(number, _PODS // size.endpoints)
         pods = (_pod(place * size.endpoints + k) for k in range(size.endpoints))
@@ -149,6 +158,16 @@ def planned(objects: Iterable[Document], mode: str) -> Plan:
     addresses = LAB.local_addresses(NODE, _V4)
     settings = plan_settings(config, _V4, name, cluster.nodes.get(("", name)), addresses)
     return make_plan(normalise(cluster, _V4), settings)
+
+
+def _beside_filler(name: str, number: int) -> Live:
+    """A live Service with one of the cluster IPs that `filler` leaves alone."""
+    return Live(name, LAB.service_cidr[_V4][_FIRST_LIVE_IP + number])
+
+
+def _filler_ip(number: int) -> Address:
+    """A cluster IP as an API server draws it: anywhere in the range."""
+    return LAB.service_cidr[_V4][_FIRST_CLUSTER_IP + number * _STRIDE % _CLUSTER_IPS]
 
 
 def _filler_name(number: int) -> str:

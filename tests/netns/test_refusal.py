@@ -6,6 +6,7 @@ import asyncio
 import errno
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -74,13 +75,21 @@ def program() -> Iterator[Program]:
 
 
 @contextmanager
-def refused(*processes: int, family: Family | None = None) -> Iterator[None]:
+def refused(*processes: int, family: Family | None = None, seconds: float = 0.0) -> Iterator[None]:
     with asyncio.Runner() as runner:
-        refusal = runner.run(write_faults.inject_write_errors(processes, errno.ENOBUFS, family))
+        refusal = runner.run(write_faults.inject_write_errors(processes, errno.ENOBUFS, family, seconds))
         try:
             yield
         finally:
             runner.run(refusal.end())
+
+
+def test_a_failure_may_come_late(program: Program) -> None:
+    command = next(iter(WRITES.values()))
+    with refused(program.pid, seconds=0.2):
+        began = time.monotonic()
+        assert program.status(command.format(1)) != 0
+        assert time.monotonic() - began > 0.2
 
 
 def test_tools_fail_and_work_again(program: Program) -> None:

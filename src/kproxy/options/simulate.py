@@ -41,7 +41,7 @@ def shard(text: str) -> Shard:
     return Shard(int(number), int(count))
 
 
-SIMULATE_OPTIONS = (
+_SIMULATE = (
     CommandOption(
         name="--seeds",
         fronts=Front.SIMULATE,
@@ -66,7 +66,7 @@ SIMULATE_OPTIONS = (
         metavar="FILE",
         type=Path,
         default=None,
-        help="the schedule of a file, as a failing universe leaves it, in place of seeds",
+        help="the schedule of a file, as a failing universe leaves it, in place of seeds; known deviations are not excused there",
     ),
     CommandOption(
         name="--out",
@@ -121,3 +121,6 @@ SIMULATE_OPTIONS = (
         help="number of universes at once",
     ),
 )
+
+SIMULATE_GROUPS = {"universes": _SIMULATE}
+"""All rows, by the heading that ``--help`` gives them."""

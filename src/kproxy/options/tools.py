@@ -155,22 +155,6 @@ _CLUSTER = (
 
 _OUTPUTS = (
     CommandOption(
-        name="--output",
-        short="-o",
-        fronts=Front.EXPLAIN,
-        choices=("text", "json"),
-        default="text",
-        help="form of the output",
-    ),
-    CommandOption(
-        name="--output",
-        short="-o",
-        fronts=Front.TRACE,
-        choices=("text", "short", "json"),
-        default="text",
-        help="form of the output; `short`: text without the rules as their tool writes them",
-    ),
-    CommandOption(
         name="--export",
         fronts=Front.COMPARE,
         metavar="DIR",
@@ -189,7 +173,6 @@ _SPEC_SHOW = (
         default_text="list the topics",
         help="ID of a clause, case, behaviour, reported bug or topic",
     ),
-    switch(name="--json", fronts=Front.SPEC_SHOW, help="print every item, as JSON"),
 )
 
 _LAB = (
@@ -245,5 +228,22 @@ _LAB = (
     ),
 )
 
-TOOL_OPTIONS = (*_PROXIES, *_PACKET, *_CLUSTER, *_OUTPUTS, *_SPEC_SHOW, *_LAB)
-"""All rows about clusters, their copies in a lab, and single packets."""
+_COMPLETION = (
+    CommandOption(
+        name="shell",
+        fronts=Front.COMPLETION,
+        metavar="SHELL",
+        choices=("bash", "zsh", "tcsh"),
+        help="`bash`, `zsh` or `tcsh`",
+    ),
+)
+
+TOOL_GROUPS = {
+    "arguments": (*_SPEC_SHOW, *_COMPLETION),
+    "proxies": _PROXIES,
+    "packet": _PACKET,
+    "cluster": _CLUSTER,
+    "lab": _LAB,
+    "differences": _OUTPUTS,
+}
+"""All rows about clusters, their copies in a lab, and single packets, by the heading that ``--help`` gives them."""

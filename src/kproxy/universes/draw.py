@@ -50,23 +50,27 @@ LAGS = (0.0, 0.0, 0.0, 0.02, 0.3, 2.0)
 """Seconds by which EndpointSlices follow their Service."""
 ZONES = ("zone-a", "zone-b", "")
 TAINTS = ((LEAVING_TAINT,), ("node.example/other",), ())
-LENGTHS = (0.2, 1.0, 4.0, 12.0, 12.0, 40.0)
+LENGTHS = (0.2, 1.0, 4.0, 12.0, 12.0, 40.0, 100.0)
 """Seconds that a fault lasts."""
+AWAY = frozenset(
+    {FaultKind.API_REFUSES, FaultKind.WATCHES_STALL, FaultKind.LISTS_STALL, FaultKind.HISTORY_GONE}
+)
+"""Faults that keep the API server away, and may last longest: so long that pauses between attempts have grown to their bound."""
 LONGEST = {
     FaultKind.WRITES_REFUSED: 12.0,
     FaultKind.RULES_RELOADED: 4.0,
     FaultKind.PROXY_RESTARTED: 1.0,
     FaultKind.THREADS_HELD: 1.0,
 }
-"""Seconds that a fault lasts at most: each refused write, and each call of a traced thread, costs the host some computing."""
+"""Seconds that such a fault lasts at most: each refused write, and each call of a traced thread, costs the host some computing."""
 DELAYS = (0.001, 0.01, 0.1, 0.4)
-"""Seconds that a slow write, or event, takes."""
+"""Seconds that a slow write, one that fails, or an event takes."""
 HELD = (0.00005, 0.001)
 """Seconds that a thread is held at most."""
 FAULTS = (*FaultKind, FaultKind.WRITES_SLOW, FaultKind.WRITES_SLOW, FaultKind.WRITES_REFUSED)
 """Faults to choose from: since computing takes no time, slow writes alone give a sync its width."""
 HOLDING = frozenset({FaultKind.PROXY_RESTARTED, FaultKind.THREADS_HELD})
-SLOWED = frozenset({FaultKind.WRITES_SLOW, FaultKind.EVENTS_TRICKLE})
+SLOWED = frozenset({FaultKind.WRITES_SLOW, FaultKind.WRITES_REFUSED, FaultKind.EVENTS_TRICKLE})
 CUT_AFTER = (1.5, 2.5, 4.5)
 """Objects of a list after which it is cut; no client comes back before some tenths of a second have gone."""
 RELOADS = (0.05, 0.2, 0.7)
@@ -198,7 +202,7 @@ def _faults(choose: Chooser, end: float) -> Iterator[TimedFault]:
         kind = choose(FAULTS)
         node = choose(NODES) if kind in OF_NODE else ""
         at = free[node] + choose(PAUSES)
-        seconds = min(choose(LENGTHS), LONGEST.get(kind, max(LENGTHS)))
+        seconds = min(choose(LENGTHS), max(LENGTHS) if kind in AWAY else LONGEST.get(kind, 40.0))
         free[node] = at + seconds + 1.0
         if at <= end:
             yield TimedFault(

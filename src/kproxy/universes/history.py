@@ -23,7 +23,7 @@ from kproxy.conformance.binding.bind import Instance
 from kproxy.conformance.binding.kubernetes_objects import Document
 from kproxy.conformance.binding.world import Key, Put, Remove, World
 from kproxy.model import api
-from kproxy.universes.schedule import CONVERGENCE, FaultKind, Schedule
+from kproxy.universes.schedule import CONVERGENCE, FaultKind, Schedule, TimedFault
 
 MOST_STATES = 2000
 """Largest number of states that a packet is compared with."""
@@ -87,10 +87,40 @@ class ObjectHistory:
     def changes_mode(self, node: str, at: float) -> bool:
         """True while a node's proxy goes over to another mode, or comes back: no clause says how."""
         return any(
-            fault.kind is FaultKind.MODE_CHANGED and fault.node == node and begin <= at < begin + CONVERGENCE
+            fault.kind is FaultKind.MODE_CHANGED
+            and fault.node == node
+            and begin <= at < self._taken_over(node, begin)
             for fault in self._faults
             for begin in (fault.at, fault.end)
         )
+
+    def changed_unseen(self, service: str, node: str, at: float) -> bool:
+        """True if a Service was changed before ``at`` while a node had no proxy, or one that had not yet served.
+
+        A proxy that starts then knows the addresses that are Services' by their ServiceCIDR, but not which node ports
+        and external addresses were.
+        """
+        times = [
+            t
+            for key in self._versions
+            if key[0] == "Service" and key[2] == service
+            for t in self._versions[key][0]
+        ]
+        return any(
+            begin <= t <= min(at, self._taken_over(node, end))
+            for fault in self._faults
+            if fault.node == node
+            for begin, end in _without_proxy(fault)
+            for t in times
+        )
+
+    def _taken_over(self, node: str, begin: float) -> float:
+        """Time by which a proxy that starts at ``begin`` serves: later where another fault keeps it from that."""
+        until = begin + CONVERGENCE
+        for fault in sorted(self._faults, key=lambda fault: fault.at):
+            if fault.kind is not FaultKind.MODE_CHANGED and fault.concerns(node) and fault.at < until:
+                until = max(until, self._recovered[fault])
+        return until
 
     def is_changing(self, service: str, node: str, begin: float, end: float) -> bool:
         """True if a node's rules for a Service may change between two times: it was written just before, or a sync is late."""
@@ -121,6 +151,17 @@ class ObjectHistory:
             text = msgspec.json.encode({"kind": "List", "items": items})
             self._clusters[choice] = api.parse_cluster(text)
         return self._clusters[choice]
+
+
+def _without_proxy(fault: TimedFault) -> tuple[tuple[float, float], ...]:
+    """Times at which a fault ends a node's proxy, each with that of the next one's start."""
+    match fault.kind:
+        case FaultKind.PROXY_KILLED | FaultKind.PROXY_RESTARTED:
+            return ((fault.at, fault.end),)
+        case FaultKind.MODE_CHANGED:
+            return ((fault.at, fault.at), (fault.end, fault.end))
+        case _:
+            return ()
 
 
 def _belongs(key: Key, service: str) -> bool:

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from kproxy.conformance.binding.bind import BoundPacket, Instance
-from kproxy.conformance.case import VantageKind
+from kproxy.conformance.case import TargetKind, VantageKind
 from kproxy.conformance.testbed import ANSWER_LOST, NO_ANSWER, describe_status
 from kproxy.model import api
 from kproxy.model.network import Packet, Protocol
 from kproxy.spec import health
+from kproxy.spec.clauses import clause
 from kproxy.spec.established import EstablishedFlow
 from kproxy.spec.node import NodeFacts
 from kproxy.spec.oracle import expect
@@ -28,6 +29,8 @@ from kproxy.universes.recording import (
     outcomes_text,
 )
 from kproxy.universes.schedule import Schedule, TimedCheck, TimedFlow, TimedProbe
+
+_DELETED = clause("conntrack.udp.not-to-endpoint-of-deleted-service")
 
 Packets = TimedProbe | TimedFlow
 Sent = Packets | TimedCheck
@@ -234,9 +237,10 @@ class _Judge:
         if not all(_is_answerable(instance, sent, bound, outcome) for outcome in lawful.outcomes):
             raise Unjudged("an answer could not return")
         begin, end = seen.at / SECOND, seen.until / SECOND
-        if _broke_off(seen, bound.packet) and self.history.is_changing(
-            sent.to.service, bound.node, begin, end
-        ):
+        service = sent.to.service
+        if _concerns_lost_frontend(sent, lawful) and self.history.changed_unseen(service, bound.node, begin):
+            raise Unjudged("its frontend may have gone while no proxy ran")
+        if _broke_off(seen, bound.packet) and self.history.is_changing(service, bound.node, begin, end):
             raise Unjudged("the rules may have changed between packet and answer")
         self.violations.append(
             Violation(
@@ -249,6 +253,11 @@ class _Judge:
                 clauses=lawful.clauses,
             )
         )
+
+
+def _concerns_lost_frontend(sent: Packets, lawful: Expectation) -> bool:
+    """True of a flow to a frontend that is no more, and of which a proxy that started since cannot know: no cluster IP."""
+    return sent.to.kind is not TargetKind.CLUSTER_IP and _DELETED in lawful.clauses
 
 
 def _sent_before(seen: Probed | FlowExchanged) -> bool:

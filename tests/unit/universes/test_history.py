@@ -85,6 +85,47 @@ def test_of_faults_that_follow_each_other_the_first_begins_the_window() -> None:
     assert history.window("a", 50.0) == 45.0
 
 
+@pytest.mark.parametrize(
+    ("at", "changes"), [(9.9, False), (14.0, True), (25.5, True), (65.0, False), (71.0, True)]
+)
+def test_a_mode_changes_until_the_proxy_could_take_over(at: float, changes: bool) -> None:  # noqa: FBT001
+    history = ObjectHistory(
+        schedule(
+            faults=(
+                TimedFault(at=10.0, seconds=60.0, kind=FaultKind.MODE_CHANGED, node="a"),
+                TimedFault(at=12.0, seconds=9.0, kind=FaultKind.PROXY_STOPPED, node="a"),
+                TimedFault(at=30.0, seconds=9.0, kind=FaultKind.PROXY_STOPPED, node="a"),
+            )
+        )
+    )
+    assert history.changes_mode("a", at) is changes
+    assert not history.changes_mode("b", at)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed", "unseen"),
+    [
+        (FaultKind.PROXY_KILLED, 9.9, False),
+        (FaultKind.PROXY_KILLED, 12.0, True),
+        (FaultKind.PROXY_KILLED, 24.0, True),
+        (FaultKind.PROXY_KILLED, 25.5, False),
+        (FaultKind.MODE_CHANGED, 16.0, False),
+        (FaultKind.MODE_CHANGED, 22.0, True),
+        (FaultKind.PROXY_STOPPED, 12.0, False),
+    ],
+)
+def test_a_change_is_unseen_where_no_proxy_ran_or_none_had_served_yet(
+    kind: FaultKind,
+    changed: float,
+    unseen: bool,  # noqa: FBT001
+) -> None:
+    fault = TimedFault(at=10.0, seconds=10.0, kind=kind, node="a")
+    history = ObjectHistory(schedule((0.0, Apply(WEB)), (changed, Delete(WEB)), faults=(fault,)))
+    assert history.changed_unseen("web", "a", 40.0) is unseen
+    assert not history.changed_unseen("web", "b", 40.0)
+    assert not history.changed_unseen("api", "a", 40.0)
+
+
 def test_too_many_states_are_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_STATES", 1)
     states = ObjectHistory(TWO).clusters("web", 15.0, 20.0)

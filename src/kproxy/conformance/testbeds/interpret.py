@@ -178,7 +178,8 @@ def _silent(seen: lab.Silent, context: ProbeContext) -> Observation:
     beyond = seen.evidence.left(judge)
     if beyond:
         last = beyond[-1]
-        text = f"silence; it left node {judge} by {last.interface} for {last.destination}"
+        own = ", its own address" if last.destination.address in context.own else ""
+        text = f"silence; it left node {judge} by {last.interface} for {last.destination}{own}"
         return Observation(frozenset(), text)
     if seen.evidence.lost:
         raise HarnessError(f"silence proves nothing: the captures lost {seen.evidence.lost} packets")

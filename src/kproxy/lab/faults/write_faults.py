@@ -45,15 +45,15 @@ class WriteFault:
 
 
 async def inject_write_errors(
-    processes: Iterable[int], number: int, family: Family | None = None
+    processes: Iterable[int], number: int, family: Family | None = None, seconds: float = 0.0
 ) -> WriteFault:
-    """Make writes of these processes, and of all that they start, fail with errno ``number``.
+    """Make writes of these processes, and of all that they start, fail with errno ``number``, so many seconds late.
 
     ``family``: only writes that name it; None for all.
 
     Call it from a thread that lives as long as the fault. Raises `LabError`.
     """
-    return await _trace(processes, number, _NUMBERS[family], 0)
+    return await _trace(processes, number, _NUMBERS[family], round(seconds * 1e6))
 
 
 async def delay_writes(processes: Iterable[int], seconds: float) -> WriteFault:

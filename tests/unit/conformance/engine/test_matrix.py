@@ -55,6 +55,7 @@ def test_each_run_goes_to_the_first_kernel_that_can_and_guests_are_a_lane_of_the
     assert matrix.describe_placements(planned) == [
         "iptables, nftables: kernel: host (the host)",
         "ipvs: kernel: uml (the uml); host: no dummy, ip_vs",
+        "ipvs takes minutes in a guest; `--kernel host --skip-missing-kernels` leaves it out",
     ]
 
 

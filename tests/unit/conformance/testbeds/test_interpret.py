@@ -230,6 +230,12 @@ def test_silence_of_a_packet_that_left_the_node_is_not() -> None:
     seen = interpret_step(silence(CAME_IN, WENT_OUT), V4, requested())
     assert seen.outcomes == frozenset()
     assert "left node a by eth0" in seen.text
+    assert "its own address" not in seen.text
+    node = LAB.node_address["a"][Family.IPV4]
+    seen = interpret_step(
+        silence(CAME_IN, replace(WENT_OUT, destination=lab.Socket(node, 10000))), V4, requested()
+    )
+    assert seen.text.endswith("10000, its own address")
 
 
 def test_what_passes_another_node_or_loopback_did_not_leave_the_judging_one() -> None:

@@ -36,6 +36,7 @@ from kproxy.linux.netfilter.rules import (
 from kproxy.model.network import format_address
 from kproxy.proxy.backends import node_ports
 from kproxy.proxy.backends.iptables import names
+from kproxy.proxy.backends.iptables.dispatch_tree import Destination
 from kproxy.proxy.backends.iptables.names import SharedChain
 from kproxy.proxy.backends.node_ports import LOOPBACK_IPV4
 from kproxy.proxy.backends.pods import from_pods
@@ -80,10 +81,11 @@ class Context:
 
 
 class SharedRule(NamedTuple):
-    """A rule and the shared chain it belongs to."""
+    """A rule, the shared chain it belongs to, and the destination it matches."""
 
     chain: SharedChain
     rule: Rule
+    destination: Destination
 
 
 class NamedEndpoint(NamedTuple):
@@ -154,12 +156,16 @@ def _frontend_matches(service: ServicePlan, frontend: Frontend) -> tuple[Match, 
     return (transport,) if frontend.address is None else (destination_in(frontend.address), transport)
 
 
+def _destination(service: ServicePlan, frontend: Frontend) -> Destination:
+    return Destination(frontend.address, service.protocol, frontend.port)
+
+
 def _counting_rule(service: ServicePlan, frontend: Frontend, suffix: str) -> SharedRule:
     """Rule before the node port's own: the same jump for 127.0.0.0/8, with an nfacct counter."""
     counted = CountPacket(PacketCounter.LOCALHOST_ACCEPTED.value)
     matches = (*_frontend_matches(service, frontend), destination_in(LOOPBACK_IPV4), counted)
     rule = Rule((*matches, Jump(names.EXTERNAL_PREFIX + suffix)), str(service.name))
-    return SharedRule(SharedChain.NAT_NODE_PORTS, rule)
+    return SharedRule(SharedChain.NAT_NODE_PORTS, rule, _destination(service, frontend))
 
 
 def _dispatch_rule(service: ServicePlan, frontend: Frontend, suffix: str) -> SharedRule:
@@ -170,12 +176,12 @@ def _dispatch_rule(service: ServicePlan, frontend: Frontend, suffix: str) -> Sha
             rule = Rule((*matches, Jump(target)), f"{service.name} cluster IP")
         case Exposure.NODE_PORT:
             rule = Rule((*matches, Jump(names.EXTERNAL_PREFIX + suffix)), str(service.name))
-            return SharedRule(SharedChain.NAT_NODE_PORTS, rule)
+            return SharedRule(SharedChain.NAT_NODE_PORTS, rule, _destination(service, frontend))
         case Exposure.EXTERNAL_IP | Exposure.LOAD_BALANCER as exposure:
             prefix = names.EXTERNAL_PREFIX if frontend.sources is None else names.SOURCE_RANGES_PREFIX
             comment = f"{service.name} {_EXPOSED_AS[exposure]}"
             rule = Rule((*matches, Jump(prefix + suffix)), comment)
-    return SharedRule(SharedChain.NAT_SERVICES, rule)
+    return SharedRule(SharedChain.NAT_SERVICES, rule, _destination(service, frontend))
 
 
 def _firewall(service: ServicePlan, frontend: Frontend, suffix: str) -> Iterator[SharedRule]:
@@ -185,26 +191,28 @@ def _firewall(service: ServicePlan, frontend: Frontend, suffix: str) -> Iterator
 
     Clause ``source-ranges.outside-dropped``.
     """
-    addressed = _frontend_matches(service, frontend)
+    addressed, destination = _frontend_matches(service, frontend), _destination(service, frontend)
     if not _has_endpoints(frontend):
         for source in _admitted(frontend):
-            yield SharedRule(SharedChain.FILTER_FIREWALL, Rule((source_in(source), *addressed, End.RETURN)))
+            admitted = Rule((source_in(source), *addressed, End.RETURN))
+            yield SharedRule(SharedChain.FILTER_FIREWALL, admitted, destination)
     comment = f"{service.name} traffic not accepted by {names.SOURCE_RANGES_PREFIX}{suffix}"
-    yield SharedRule(SharedChain.FILTER_FIREWALL, Rule((*addressed, End.DROP), comment))
+    yield SharedRule(SharedChain.FILTER_FIREWALL, Rule((*addressed, End.DROP), comment), destination)
 
 
 def _reject_rule(service: ServicePlan, frontend: Frontend, context: Context) -> Iterator[SharedRule]:
     target: Step = End.DROP if frontend.on_empty is OnEmpty.DROP else Reject()
     missing = "local endpoints" if frontend.on_empty is OnEmpty.DROP else "endpoints"
     comment = f"{service.name} has no {missing}"
-    addressed = _frontend_matches(service, frontend)
+    addressed, destination = _frontend_matches(service, frontend), _destination(service, frontend)
     if frontend.exposure is Exposure.CLUSTER_IP:
-        yield SharedRule(SharedChain.FILTER_SERVICES, Rule((*addressed, target), comment))
+        yield SharedRule(SharedChain.FILTER_SERVICES, Rule((*addressed, target), comment), destination)
     elif frontend.address is not None:
-        yield SharedRule(SharedChain.FILTER_EXTERNAL, Rule((*addressed, target), comment))
+        yield SharedRule(SharedChain.FILTER_EXTERNAL, Rule((*addressed, target), comment), destination)
     else:
-        for destination in node_port_destinations(context):
-            yield SharedRule(SharedChain.FILTER_EXTERNAL, Rule((*destination, *addressed, target), comment))
+        for where in node_port_destinations(context):
+            rule = Rule((*where, *addressed, target), comment)
+            yield SharedRule(SharedChain.FILTER_EXTERNAL, rule, destination)
 
 
 def _admitted(frontend: Frontend) -> tuple[Address | Network, ...]:

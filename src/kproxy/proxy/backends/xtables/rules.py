@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from kproxy.linux.netfilter.patterns import AnyFlag, FieldName, Masked, Prefix
+from kproxy.linux.netfilter.patterns import AnyFlag, FieldName, Masked, Prefix, Span
 from kproxy.linux.netfilter.rules import (
     ALL_BITS,
     Chance,
@@ -119,9 +119,14 @@ def _comparison(step: Is, mark: str) -> str:
     if selector is FieldName.DESTINATION:
         return f"{negation}-d {format_address(pattern)}"  # type: ignore[arg-type]
     if selector is FieldName.PROTOCOL:
-        port = f" -m {pattern} --dport {step.pattern[1]}" if len(step.pattern) > 1 else ""
-        return f"-p {pattern}{port}"
+        return f"-p {pattern}" + (
+            f" -m {pattern} --dport {_ports(step.pattern[1])}" if len(step.pattern) > 1 else ""
+        )
     return _extended_comparison(selector, pattern, negation, mark)
+
+
+def _ports(pattern: Pattern) -> str:
+    return f"{pattern.first}:{pattern.last}" if isinstance(pattern, Span) else str(pattern)
 
 
 def _extended_comparison(selector: Selector, pattern: Pattern, negation: str, mark: str) -> str:

@@ -1,0 +1,71 @@
+"""New TCP connections from one namespace to another, timed by a program in C (``connects.c``), which is compiled here."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kproxy.lab.namespaces import LabError, Namespace
+from kproxy.lab.processes import run_in
+from kproxy.model.network import Address
+
+_SOURCE = Path(__file__).with_suffix(".c")
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """One connection: the time of connect(2), and its errno, 0 if it was made."""
+
+    nanoseconds: int
+    errno: int
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where to connect to."""
+
+    address: Address
+    port: int
+
+
+class Connector:
+    """The compiled program; `LabError` where there is no C compiler."""
+
+    def __init__(self, directory: Path) -> None:
+        """Compile it into ``directory``."""
+        compiler = shutil.which("cc")
+        if compiler is None:
+            raise LabError("the data path bench needs a C compiler: apt install gcc libc6-dev")
+        self._program = directory / "connects"
+        command = (compiler, "-O2", "-o", str(self._program), str(_SOURCE))
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise LabError(f"{' '.join(command)}: {done.stderr.strip()}")
+
+    @contextmanager
+    def serving(self, namespace: Namespace, at: Destination) -> Iterator[None]:
+        """Context in which connections to an address of the namespace are accepted, and closed."""
+        command = (str(self._program), "serve", str(at.address), str(at.port))
+        process = namespace.start(command, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        try:
+            if not process.stdout.readline():
+                raise LabError(f"{' '.join(command)}: it does not listen")
+            yield
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+
+    async def connect(
+        self, namespace: Namespace, count: int, destinations: Sequence[Destination]
+    ) -> list[list[Connect]]:
+        """Connect ``count`` times to each destination in turn; results by destination."""
+        ends = [text for each in destinations for text in (str(each.address), str(each.port))]
+        output = await run_in(namespace, (str(self._program), "connect", str(count), *ends))
+        found = [Connect(*map(int, line.split())) for line in output.splitlines()]
+        return [found[number :: len(destinations)] for number in range(len(destinations))]

@@ -1,0 +1,182 @@
+"""What the rules cost traffic: new TCP connections directly to a pod and through cluster IPs, beside a node without any rules.
+
+All proxies of a run, and the node without one, stand in labs of their own at the same time, and get their connections in
+turns of a few hundred: what else the machine does meets all alike.  The client is a pod and the server another one of the
+same node, so that each packet is forwarded.  In a rule set that is read from top to bottom it matters where a Service's rule
+stands: of the Services with a real endpoint those are measured whose rules come first, in the middle and last in the kernel's
+KUBE-SERVICES; elsewhere, those with the lowest, middle and highest cluster IP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kproxy.conformance.subjects.subject import Subject
+from kproxy.conformance.testbed import HarnessError
+from kproxy.lab.apiserver import ObjectStore
+from kproxy.lab.lab import open_lab
+from kproxy.lab.namespaces import Namespace
+from kproxy.lab.processes import Xtables, run_in, xtables_directory
+from tests.bench import world
+from tests.bench.connects import Connect, Connector, Destination
+from tests.bench.contestant import START_EVERY
+from tests.bench.datapath_results import DIRECT, FLOOR, PLACES, Samples
+from tests.bench.order import Order
+from tests.bench.stage import Stage, open_stage, put
+from tests.bench.world import PORT, Backend, Live
+
+CLIENT = "a2"
+SERVER = Backend("a1", 9100)
+WARM_UP = 50
+"""Connections before those that count: addresses are resolved, and caches warm."""
+
+TURN = 100
+"""Connections to each destination in a turn."""
+
+_SERVER = Destination(SERVER.address, SERVER.port)
+_DESTINATION = re.compile(r" -d (\S+)/32 .*--dport \d+ ")
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Samples of a run, and by name the reasons why a proxy was not measured."""
+
+    samples: tuple[Samples, ...]
+    troubles: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class _Contestant:
+    """One node: its client and, by place, its destinations with what was measured."""
+
+    name: str
+    client: Namespace
+    destinations: Mapping[str, Destination]
+    found: dict[str, list[Connect]] = field(default_factory=dict)
+
+    async def turn(self, connector: Connector, count: int, *, counts: bool) -> None:
+        places = tuple(self.destinations)
+        results = await connector.connect(self.client, count, [self.destinations[place] for place in places])
+        for place, result in zip(places, results, strict=True):
+            self.found.setdefault(place, []).extend(result if counts else ())
+
+
+async def measure(order: Order, connects: int, say: Callable[[str], None]) -> Measured:
+    """Measure proxies in one mode at one size, ``connects`` connections to each destination.
+
+    Raises `kproxy.lab.namespaces.LabError` when this machine cannot.
+    """
+    troubles: dict[str, str] = {}
+    async with AsyncExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kproxy-bench-")))
+        connector, store = Connector(directory), _filled(order)
+        contestants = [await stack.enter_async_context(_bare(connector))]
+        for subject in order.subjects:
+            say(f"{subject.name}: start")
+            try:
+                seat = _served(order, subject, store, connector, directory)
+                contestants.append(await stack.enter_async_context(seat))
+            except HarnessError as reason:
+                troubles[subject.name] = str(reason)
+        for contestant in contestants:
+            await contestant.turn(connector, WARM_UP, counts=False)
+        turns = max(1, connects // TURN)
+        for number in range(turns):
+            say(f"turn {number + 1} of {turns}")
+            for contestant in (
+                contestants[number % len(contestants) :] + contestants[: number % len(contestants)]
+            ):
+                await contestant.turn(connector, TURN, counts=True)
+    return Measured(tuple(each for one in contestants for each in _samples(order, one)), troubles)
+
+
+def _samples(order: Order, contestant: _Contestant) -> list[Samples]:
+    return [
+        Samples(
+            contestant.name,
+            order.mode,
+            order.variant.name.lower(),
+            str(order.size),
+            place,
+            sorted(each.nanoseconds for each in found if not each.errno),
+            sum(bool(each.errno) for each in found),
+        )
+        for place, found in contestant.found.items()
+    ]
+
+
+@asynccontextmanager
+async def _bare(connector: Connector) -> AsyncIterator[_Contestant]:
+    """A node without any rules; connections to the pod are all that it can make."""
+    async with open_lab() as lab:
+        with connector.serving(lab.network[SERVER.pod], _SERVER):
+            yield _Contestant(FLOOR, lab.network[CLIENT], {DIRECT: _SERVER})
+
+
+@asynccontextmanager
+async def _served(
+    order: Order, subject: Subject, store: ObjectStore, connector: Connector, directory: Path
+) -> AsyncIterator[_Contestant]:
+    """A node with a proxy that has programmed everything.  Raises `HarnessError` if it does not."""
+    async with open_stage(subject, order.mode, order.variant, store) as stage:
+        with ExitStack() as stack:
+            stack.enter_context(connector.serving(stage.namespace(SERVER.pod), _SERVER))
+            tree = stage.start()
+            for live in world.standing(order.size):
+                await stage.answered(live, world.BACKENDS[0], START_EVERY, order.patience)
+            await stage.still(tree)
+            destinations = await _destinations(order, stage, directory)
+            client = stage.namespace(CLIENT)
+            await _all_answer(connector, client, destinations, order.patience)
+            yield _Contestant(subject.name, client, destinations)
+
+
+async def _all_answer(
+    connector: Connector, client: Namespace, destinations: Mapping[str, Destination], within: float
+) -> None:
+    """Wait until a connection to each destination is made."""
+    deadline = asyncio.get_running_loop().time() + within
+    while any(
+        each.errno for one in await connector.connect(client, 1, list(destinations.values())) for each in one
+    ):
+        if asyncio.get_running_loop().time() > deadline:
+            raise HarnessError(f"some of {', '.join(map(str, destinations.values()))} does not answer")
+        await asyncio.sleep(START_EVERY)
+
+
+async def _destinations(order: Order, stage: Stage, directory: Path) -> dict[str, Destination]:
+    lives = sorted(world.measured(order.size), key=lambda live: live.cluster_ip)
+    if order.mode == "iptables":
+        lives = await _in_order_of_rules(stage.node, order.variant, directory, lives)
+    chosen = (lives[0], lives[len(lives) // 2], lives[-1])
+    services = {place: Destination(live.cluster_ip, PORT) for place, live in zip(PLACES, chosen, strict=True)}
+    return {DIRECT: _SERVER, **services}
+
+
+async def _in_order_of_rules(
+    node: Namespace, variant: Xtables, directory: Path, lives: Sequence[Live]
+) -> list[Live]:
+    """The Services as their rules stand in KUBE-SERVICES; as they are if not all have one there."""
+    tool = xtables_directory(directory / "bin", variant) / "iptables"
+    listed = await run_in(node, (str(tool), "-t", "nat", "-S", "KUBE-SERVICES"))
+    rows = [match[1] for line in listed.splitlines() if (match := _DESTINATION.search(line))]
+    rank = {address: number for number, address in enumerate(rows)}
+    with suppress(KeyError):
+        return sorted(lives, key=lambda live: rank[str(live.cluster_ip)])
+    return list(lives)
+
+
+def _filled(order: Order) -> ObjectStore:
+    store = ObjectStore()
+    with store.batch():
+        for document in world.documents(order.size):
+            put(store, document)
+        for live in world.measured(order.size):
+            put(store, live.slice(SERVER))
+    return store

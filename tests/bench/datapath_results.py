@@ -1,0 +1,132 @@
+"""Results of the data path bench as values, and as a table and a plot.
+
+Times are those of connect(2): a SYN there, a SYN with ACK back, through the rules of one node both ways.  What a proxy costs
+is the difference to the node without any rules, in the same run.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+FLOOR = "no rules"
+"""Name of the node without a proxy and without any rule."""
+
+DIRECT = "direct"
+"""To the pod itself: traffic that no Service serves."""
+
+PLACES = ("first", "middle", "last")
+"""Of a Service's rules among those of all Services."""
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Connections of one node to one place; ``nanoseconds`` ascending, ``failed``: how many were not made."""
+
+    subject: str
+    mode: str
+    variant: str
+    size: str
+    place: str
+    nanoseconds: Sequence[int]
+    failed: int
+
+    @property
+    def median(self) -> float:
+        """In microseconds."""
+        return statistics.median(self.nanoseconds) / 1000 if self.nanoseconds else float("nan")
+
+    @property
+    def p99(self) -> float:
+        """In microseconds: 99 of 100 are quicker."""
+        return (
+            self.nanoseconds[len(self.nanoseconds) * 99 // 100] / 1000 if self.nanoseconds else float("nan")
+        )
+
+    @property
+    def services(self) -> int:
+        """How many there were."""
+        return int(self.size.partition("x")[0])
+
+
+def floor_of(samples: Iterable[Samples], size: str) -> float:
+    """Median of the node without rules in the run of that size, in microseconds."""
+    return next(each.median for each in samples if each.subject == FLOOR and each.size == size)
+
+
+def show(console: Console, samples: Sequence[Samples]) -> None:
+    """A row for each node and size: median and p99 by place, and how the medians compare with the floor's."""
+    table = Table(title="TCP connect in us: median / p99 (median : no rules)", title_justify="left")
+    for name in ("", "Services x\nendpoints", *(DIRECT, *PLACES), "failed"):
+        table.add_column(name, no_wrap=True, justify="left" if not name else "right")
+    for (size, variant), group in groupby(samples, key=lambda each: (each.size, each.variant)):
+        of_size = list(group)
+        floor = floor_of(of_size, size)
+        for subject, places in groupby(of_size, key=lambda each: each.subject):
+            table.add_row(*_row(subject, variant, size, list(places), floor))
+        table.add_section()
+    console.print(table)
+
+
+def _row(subject: str, variant: str, size: str, places: Sequence[Samples], floor: float) -> list[str]:
+    cells = {each.place: f"{each.median:.1f} / {each.p99:.0f} ({each.median / floor:.2f})" for each in places}
+    name = subject if subject == FLOOR else f"{subject} {places[0].mode} {variant}"
+    return [
+        name,
+        size,
+        *(cells.get(place, "") for place in (DIRECT, *PLACES)),
+        str(sum(each.failed for each in places)),
+    ]
+
+
+def document(samples: Sequence[Samples], environment: Mapping[str, str]) -> dict[str, object]:
+    """What follows from all samples, for JSON."""
+    return {"environment": dict(environment), "results": [_entry(each) for each in samples]}
+
+
+def _entry(each: Samples) -> dict[str, object]:
+    return {
+        "subject": each.subject,
+        "mode": each.mode,
+        "iptables": each.variant,
+        "size": each.size,
+        "place": each.place,
+        "median_us": each.median,
+        "p99_us": each.p99,
+        "connections": len(each.nanoseconds),
+        "failed": each.failed,
+    }
+
+
+def plot(samples: Sequence[Samples], path: Path) -> bool:
+    """Draw the medians of direct traffic and of the last Service against the number of Services; False without matplotlib."""
+    try:
+        from matplotlib.figure import Figure  # type: ignore[import-not-found,unused-ignore] # noqa: PLC0415 - optional
+    except ImportError:
+        return False
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    for axes, place in zip(figure.subplots(1, 2, sharey=True), (DIRECT, PLACES[-1]), strict=True):
+        for name in dict.fromkeys(_label(each) for each in samples):
+            points = sorted(
+                (e.services, e.median) for e in samples if _label(e) == name and e.place in {place, _floor(e)}
+            )
+            axes.plot(*zip(*points, strict=True), marker="o", label=name)
+        axes.set(title=place, xscale="log", yscale="log", xlabel="Services", ylabel="connect, us (median)")
+        axes.legend()
+    figure.savefig(path)
+    return True
+
+
+def _label(each: Samples) -> str:
+    return each.subject if each.subject == FLOOR else f"{each.subject} {each.mode} {each.variant}"
+
+
+def _floor(each: Samples) -> str:
+    """The floor has direct traffic alone, and stands in each panel."""
+    return DIRECT if each.subject == FLOOR else ""
