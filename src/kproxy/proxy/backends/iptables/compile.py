@@ -19,7 +19,7 @@ from kproxy.linux.netfilter.matches import (
     SOURCE_IS_LOCAL,
     destination_in,
     of_protocol,
-    one_in,
+    share_of,
     source_in,
 )
 from kproxy.linux.netfilter.rules import (
@@ -58,6 +58,9 @@ if TYPE_CHECKING:
         PoolScope,
         ServicePlan,
     )
+
+CHOICES = 64
+"""Endpoints that are chosen from in one chain, which a connection reads half of; measured in ``docs/bench.md``."""
 
 _MARK_MASQUERADE = Jump(names.MARK_MASQUERADE)
 _EXPOSED_AS = {Exposure.EXTERNAL_IP: "external IP", Exposure.LOAD_BALANCER: "loadbalancer IP"}
@@ -127,7 +130,7 @@ def own_chains(service: ServicePlan, context: Context) -> tuple[Chain, ...]:
     targets: dict[str, NamedEndpoint] = {}
     for scope, pool in _pools(service).items():
         members = [_target(endpoint, identity) for endpoint in pool.endpoints]
-        found.append(_pool_chain(service, scope, members, suffix, context))
+        found += _pool_chains(service, scope, members, suffix, context)
         targets.update([(target.text, target) for target in members])
     comment = str(service.name) if context.endpoint_comments else ""
     found += [_endpoint_chain(target, service, comment) for target in targets.values()]
@@ -258,29 +261,56 @@ def _source_ranges_chain(service: ServicePlan, guarded: list[Frontend], suffix: 
     return Chain(names.SOURCE_RANGES_PREFIX + suffix, rules)
 
 
-def _pool_chain(
+def _pool_chains(
     service: ServicePlan, scope: PoolScope, members: list[NamedEndpoint], suffix: str, context: Context
-) -> Chain:
-    """Chain that chooses an endpoint: the client's previous one under affinity, else one at random.
+) -> list[Chain]:
+    """Chain that chooses an endpoint: the client's previous one under affinity, else one at random; and chains of choices.
 
     Clauses ``balancing.every-endpoint-chosen``, ``affinity.client-ip.sticks``.
     """
+    name = names.POOL_PREFIX[scope] + suffix
     rules: list[Rule] = []
     for frontend in service.frontends:
         if frontend.exposure is Exposure.CLUSTER_IP and frontend.pool.scope is scope:
             addressed = _frontend_matches(service, frontend)
             rules += _masquerade(frontend.masquerade, addressed, f"{service.name} cluster IP", context)
-    comments = [f"{service.name} -> {m.text}" if context.endpoint_comments else "" for m in members]
+    subject = f"{service.name} -> " if context.endpoint_comments else ""
     if service.affinity_seconds is not None:
-        for member, comment in zip(members, comments, strict=True):
+        for member in members:
             recently = Recent(member.chain, service.affinity_seconds)
-            rules.append(Rule((recently, Jump(member.chain)), comment))
+            rules.append(Rule((recently, Jump(member.chain)), subject and subject + member.text))
+    choices, below = _choices(members, name, "", subject)
+    return [Chain(name, (*rules, *choices)), *below]
+
+
+def _choices(
+    members: list[NamedEndpoint], pool: ChainName, digits: str, subject: str
+) -> tuple[list[Rule], list[Chain]]:
+    """The rules that choose one of these endpoints evenly, and the chains that they need.
+
+    Up to `CHOICES` rules in one chain are for an endpoint each.  More are first grouped by the next digit of the endpoints' chains' names,
+    so that an endpoint that comes or goes concerns its own group and how often that is chosen.
+    """
+    if len(members) <= CHOICES or len(digits) == names.GROUP_DIGITS:
+        groups = {member.chain: [member] for member in members}
+    else:
+        groups = {}
+        for member in sorted(members, key=lambda each: each.chain):
+            digit = member.chain[len(names.ENDPOINT_PREFIX) + len(digits)]
+            groups.setdefault(names.group_of_endpoints(pool, digits + digit), []).append(member)
+    rules: list[Rule] = []
+    chains: list[Chain] = []
     left = len(members)
-    for member, comment in zip(members, comments, strict=True):
-        jump = Jump(member.chain)
-        rules.append(Rule((one_in(left), jump) if left > 1 else (jump,), comment))
-        left -= 1
-    return Chain(names.POOL_PREFIX[scope] + suffix, tuple(rules))
+    for group, some in groups.items():
+        alone = len(some) == 1
+        jump = Jump(some[0].chain if alone else group)
+        comment = subject and subject + (some[0].text if alone else f"{len(some)} endpoints")
+        rules.append(Rule((share_of(len(some), left), jump) if left > len(some) else (jump,), comment))
+        left -= len(some)
+        if not alone:
+            own, below = _choices(some, pool, group.rpartition("-")[2], subject)
+            chains += [Chain(group, tuple(own)), *below]
+    return rules, chains
 
 
 def _endpoint_chain(target: NamedEndpoint, service: ServicePlan, comment: str) -> Chain:

@@ -45,7 +45,12 @@ from itertools import chain as chained
 from typing import TYPE_CHECKING
 
 from kproxy.proxy.backends.iptables import names, static_rules
-from kproxy.proxy.backends.iptables.desired_state import DesiredState, changed, edited_trees
+from kproxy.proxy.backends.iptables.desired_state import (
+    DesiredState,
+    changed,
+    dispatch_difference,
+    edited_trees,
+)
 from kproxy.proxy.backends.iptables.names import SharedChain
 from kproxy.proxy.backends.xtables.blocks import (
     LEGACY_BLOCK_CHAINS,
@@ -177,9 +182,8 @@ class Update:
 
     def _both(self, pairs: Sequence[Pair]) -> dict[ChainName, tuple[str, ...]]:
         """Filter's shared chains with the refusals of both states."""
-        old = [one for before, _ in pairs if before for one in before.dispatch]
-        refusals = [one for one in old if one.shared in _FILTER_SHARED]
-        trees = edited_trees(self.desired.trees, (), refusals)
+        removed, _ = dispatch_difference(pairs)
+        trees = edited_trees(self.desired.trees, (), [one for one in removed if one.shared in _FILTER_SHARED])
         return {
             name: lines
             for shared in _FILTER_SHARED

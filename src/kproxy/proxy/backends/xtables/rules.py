@@ -165,8 +165,8 @@ _STATES = ("invalid", "new", "related", "established", "untracked", "snat", "dna
 
 
 @cache
-def _one_in(count: int) -> str:
-    return f"-m statistic --mode random --probability {1 / count:0.10f}"
+def _at_random(some: int, count: int) -> str:
+    return f"-m statistic --mode random --probability {some / count:0.10f}"
 
 
 def _directions(key: tuple[Selector, ...]) -> str:
@@ -197,7 +197,7 @@ def _mark_change(step: SetMark, mark: str) -> str:
 _FORMATS: dict[type, Callable[[Any, str], str]] = {
     Is: _comparison,
     InSet: lambda step, _: f"-m set --match-set {step.name} {_directions(step.key)}",
-    Chance: lambda step, _: _one_in(step.share.denominator),
+    Chance: lambda step, _: _at_random(step.share.numerator, step.share.denominator),
     Recent: lambda step, _: f"-m recent --name {step.name} --rcheck --seconds {step.seconds} --reap",
     Remember: lambda step, _: f"-m recent --name {step.name} --set",
     CountPacket: lambda step, _: f"-m nfacct --nfacct-name {step.name}",
