@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import tempfile
 from pathlib import Path
@@ -242,8 +243,46 @@ def package(session: nox.Session) -> None:
             _use(session, programs)
 
 
-def _use(session: nox.Session, programs: Path) -> None:
-    """Run the first commands of a user with an installed kproxy, in a temporary folder."""
+@nox.session(default=False)
+def chart(session: nox.Session) -> None:
+    """The Helm chart and the kustomize overlays give the same objects (`helm` and `kubectl` on PATH)."""
+    session.install(".[test]")
+    session.run("pytest", "tests/deploy", *session.posargs)
+
+
+@nox.session(default=False)
+def release(session: nox.Session) -> None:
+    """A release up to the upload, in build/release; ``nox -s release -- --dry-run`` leaves changelog and fragments as they are."""
+    session.install("build", "twine>=6.1", "cyclonedx-bom>=7", "towncrier>=24.8")
+    place = Path("build/release").resolve()
+    shutil.rmtree(place, ignore_errors=True)
+    session.run("python", "-mbuild", "--outdir", place)
+    session.run("twine", "check", "--strict", *place.iterdir())
+    (wheel,) = place.glob("*.whl")
+    version = wheel.name.split("-")[1]
+    with tempfile.TemporaryDirectory() as name:
+        programs = _installed(session, wheel, Path(name) / "venv")
+        bill = place / f"kube_kproxy-{version}.cdx.json"
+        of_wheel = ("environment", programs / "python", "--output-reproducible", "-o", bill)
+        session.run("cyclonedx-py", *of_wheel)
+        session.run(programs / "pip", "-q", "install", "pytest", external=True)
+        empty = Path(name) / "empty"
+        empty.mkdir()
+        with session.chdir(empty):
+            _use(session, programs, packets=os.geteuid() == 0)
+    draft = "--draft" if "--dry-run" in session.posargs else "--yes"
+    session.run("towncrier", "build", "--version", version, draft)
+
+
+def _installed(session: nox.Session, wheel: Path, place: Path) -> Path:
+    """The programs of a new environment with a wheel, its dependencies and nothing else."""
+    session.run("python", "-mvenv", place)
+    session.run(place / "bin/pip", "-q", "install", f"{wheel}", external=True)
+    return place / "bin"
+
+
+def _use(session: nox.Session, programs: Path, *, packets: bool = True) -> None:
+    """Run the first commands of a user with an installed kproxy, in a temporary folder; ``packets``: real ones too (root)."""
     judge = (programs / "kproxy", "conformance")
     command = "command = ['{python}', '-m', 'kproxy', 'run', '--config', '{config}']"
     Path("mine.toml").write_text(f"name = 'mine'\nmodes = ['nftables']\n{command}\n")
@@ -251,7 +290,8 @@ def _use(session: nox.Session, programs: Path) -> None:
     session.run(*judge, "show", "affinity.clients-stick", external=True, silent=True)
     session.run(*judge, "run", "--testbed", "simulator", "--mode", "nftables", external=True, silent=True)
     one = ("--case", "cluster-ip.every-endpoint-of-six", "--kernel", "host")
-    session.run(*judge, "run", "--proxy", "./mine.toml", *one, external=True)
+    if packets:
+        session.run(*judge, "run", "--proxy", "./mine.toml", *one, external=True)
     items = ("--pyargs", "kproxy.conformance", "-q", "--testbed", "simulator", "--mode", "nftables")
     session.run(programs / "pytest", *items, "-mcluster-ip", external=True)
 

@@ -15,8 +15,14 @@ PACKAGE = "kproxy.conformance"
 def pytest_load_initial_conftests(
     early_config: pytest.Config, parser: pytest.Parser, args: Sequence[str]
 ) -> None:
-    """Register the catalogue for ``pytest --pyargs kproxy.conformance``."""
-    if PACKAGE in args:
+    """Register the catalogue for ``pytest --pyargs kproxy.conformance``, or for node IDs such as ``kproxy.conformance::CASE``."""
+    chosen = [item for item in args if item.partition("::")[0] == PACKAGE]
+    if chosen:
         from kproxy.conformance import pytest_items  # noqa: PLC0415 (see above)
 
-        pytest_items.register_plugin(early_config, parser)
+        names = frozenset(item.partition("::")[2] for item in chosen) - {""}
+        if isinstance(
+            args, list
+        ):  # node IDs, as pytest prints them: it refuses those of a package, so it gets the package
+            args[:] = ["--pyargs", PACKAGE, *(item for item in args if item not in {*chosen, "--pyargs"})]
+        pytest_items.register_plugin(early_config, parser, names if PACKAGE not in chosen else frozenset())

@@ -14,6 +14,18 @@ from kproxy.proxy.backends.xtables.rules import TableName
 from tests.mutants.mutant import Function, Patch, in_ipvs, mutant
 from tests.mutants.patches.iptables import POOLS, Rules, left_out, without
 from tests.mutants.patches.ipvs import in_parts, left_out_of_chain, without_members
+from tests.support.iptables_model import NARROW
+
+SMALLEST = Patch("kproxy.proxy.backends.iptables.desired_state:SHAPE", lambda _: NARROW)
+"""Else the few Services of a case are one flat chain."""
+
+TREE = "kproxy.proxy.backends.iptables.dispatch_tree:"
+
+
+def _of_the_neighbour(matches: Function) -> Function:
+    return lambda space, key, level, above: matches(
+        space, key ^ 1 << (space.width - space.boundaries[level]), level, above
+    )
 
 
 def _cut_short(suffix: Function) -> Function:
@@ -32,6 +44,13 @@ MUTANTS = (
         "Any port of a cluster IP leads to its endpoints.",
         *without(Rules(chain=names.SERVICES, target=Jump(POOLS)), FieldName.PROTOCOL),
         clauses="cluster-ip.undefined-port.not-served",
+    ),
+    mutant(
+        "dispatch.leaf-misplaced",
+        "A tree's chains are where packets for the group beside theirs arrive.",
+        SMALLEST,
+        Patch(f"{TREE}KeySpace.matches", _of_the_neighbour),
+        clauses="cluster-ip.reaches-ready-endpoint",
     ),
     mutant(
         "names.run-together",

@@ -17,8 +17,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kproxy.conformance.subjects.subject import load_subject
 from kproxy.lab.kernels.uml import UmlKernel
 from kproxy.lab.namespaces import LabError
+from kproxy.universes.command import excuses
 from kproxy.universes.draw import draw_schedule
 from kproxy.universes.judge import Verdict, Violation, judge_universe
 from kproxy.universes.launch import find_kernel, run_universes
@@ -122,10 +124,11 @@ def _verdicts_with(
     """Verdicts in a mode and with a variant of iptables."""
     mode, _ = how
     arguments = (str(SUBJECT), name, *how)
+    excuse = excuses(load_subject("kproxy"), mode)
     for run in run_universes(kernel, map(draw_schedule, seeds), arguments, parallel):
         if run.recording is None:
             raise BrokenUniverse(f"{name}, {mode}, seed {run.schedule.seed}: {run.error}")
-        verdict = judge_universe(run.schedule, run.recording)
+        verdict = judge_universe(run.schedule, run.recording, excuse)
         if verdict.failure and not verdict.violations:  # a mutant lives: one that ends shows nothing
             raise BrokenUniverse(f"{name}, {mode}, seed {run.schedule.seed}: {verdict.failure}")
         yield run.schedule.seed, verdict

@@ -125,7 +125,7 @@ table ip breaker {
 
 
 def compare(path: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
-    done = run("compare", "-f", str(path), "--kernel", "host", "--json", "-", *arguments)
+    done = run("compare", "-f", str(path), "--kernel", "host", "-o", "json", *arguments)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 

@@ -29,6 +29,7 @@ from tools.docgen import (
     regressions,
     results,
     samples,
+    shells,
     topics,
     where_cases_run,
 )
@@ -64,7 +65,7 @@ def _head(cases: Sequence[Case], clauses: Mapping[ClauseId, Clause]) -> str:
 
 # Catalogue
 
-{len(cases)} cases hold a proxy to {len(clauses)} clauses. `kproxy conformance list` prints the cases, with `--json -` for programs;
+{len(cases)} cases hold a proxy to {len(clauses)} clauses. `kproxy conformance list` prints the cases, with `-o json` for programs;
 [judging a service proxy](conformance.md) says how to run them.
 
 Cases: {_contents(cases)}.
@@ -130,6 +131,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "design.md": architecture.page,
     **{DOCS / f"{name}.md": partial(_with_options, DOCS / f"{name}.md") for name in OPTION_PAGES},
     **{DOCS / f"{name}.md": partial(_with_samples, DOCS / f"{name}.md") for name in SAMPLE_PAGES},
+    **shells.PAGES,
     DOCS / "spec/topics/README.md": topics.index,
     **{DOCS / f"spec/topics/{topic}.md": partial(topics.page, topic) for topic in TOPICS},
 }
@@ -144,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stale = {path: text for path, write in PAGES.items() if _read_page(path) != (text := write())}
     if check:
         for path in stale:
-            print(f"docs/{path.relative_to(DOCS)} is stale: run `{COMMAND}`", file=sys.stderr)
+            print(f"{path.relative_to(DOCS.parent)} is stale: run `{COMMAND}`", file=sys.stderr)
         return 1 if stale else 0
     for path, text in stale.items():
         path.write_text(text, encoding="utf-8")

@@ -1,10 +1,13 @@
 """The page that puts the kept results of real proxies beside one another."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from kproxy.conformance.reports import markdown
 from kproxy.conformance.reports.comparison import compare_runs
-from kproxy.conformance.reports.results_reader import load_results
+from kproxy.conformance.reports.profiles import judge_profiles
+from kproxy.conformance.reports.results_reader import DocumentRead, RunRead, load_results
+from tools.docgen.tables import markdown_table
 
 FOLDER = Path(__file__).parents[2] / "docs/results"
 
@@ -25,4 +28,19 @@ def page() -> str:
     documents = load_results([str(file) for file in sorted(FOLDER.glob("*.json"))])
     sums, differences, rest = markdown.render_markdown(compare_runs(documents)).partition(_DIFFERENCES)
     without_failures = sums.partition("\n### ")[0]
-    return f"{_HEAD}\n{without_failures.rstrip()}\n\n{differences}{rest.rstrip()}\n"
+    return f"{_HEAD}\n{_profiles(documents)}\n\n{without_failures.rstrip()}\n\n{differences}{rest.rstrip()}\n"
+
+
+def _profiles(documents: Sequence[DocumentRead]) -> str:
+    """Table of the verdicts, one row for each run."""
+    rows = [_profile_row(document, run) for document in documents for run in document.runs]
+    heads = ("subject", "mode", "version", "judged", "core", "extended features")
+    return markdown_table("### Profiles", heads, rows).strip()
+
+
+def _profile_row(document: DocumentRead, run: RunRead) -> tuple[str, ...]:
+    verdict = judge_profiles(run)
+    version = (run.environment.get("subject") or "").partition("\n")[0]
+    core = f"{verdict.word} {len(verdict.passed)}/{verdict.total}"
+    day = document.date.partition("T")[0] or "before results had dates"
+    return (run.subject, run.name or run.mode, version, day, core, ", ".join(verdict.supported))

@@ -14,43 +14,57 @@ import traceback
 from collections.abc import Sequence
 
 from kproxy import __version__
-from kproxy.cli import compare, conformance, lab, simulate, spec, trace
-from kproxy.cli.arguments import Command
+from kproxy.cli import compare, completion, conformance, lab, simulate, spec, trace
+from kproxy.cli.arguments import Command, add_command
+from kproxy.cli.output import OutputFileError, redirected_output
+from kproxy.cli.parser import Parser
+from kproxy.documents import TEXT, print_document
+from kproxy.options.option import Front
 
 _ABOUT = "A Kubernetes service proxy in readable Python, and a conformance harness for any service proxy."
 
 CLOSED_PIPE = 128 + signal.SIGPIPE
-"""Exit status after the reader of the output has closed it, as a shell reports it of `yes` in `yes | head`."""
+"""Exit status of a command that judges after the reader of its output has closed it: nobody knows the verdict."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status, 2 after an unexpected exception."""
-    tokens = sys.argv[1:] if arguments is None else arguments
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    if tokens[:1] == ["help"]:
+        tokens = [*tokens[1:], "--help"]
     if tokens[:1] == ["run"]:
         return _run(tokens[1:])
     options = build_parser().parse_args(tokens)
-    command: Command = options.command
     try:
-        status = command(options)
-        sys.stdout.flush()  # a closed pipe is reported here, not when the interpreter ends
+        return _execute(options)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return CLOSED_PIPE
+        return 0 if options.only_prints else CLOSED_PIPE
     except Exception:  # noqa: BLE001 (Python's own status is 1, which says that a case failed)
         traceback.print_exc()
         sys.stderr.write(
             "kproxy: internal error (above): a defect of kproxy or of this machine, so nothing was judged; please report it\n"
         )
         return 2
-    return status
 
 
-def build_parser() -> argparse.ArgumentParser:
+def _execute(options: argparse.Namespace) -> int:
+    command: Command = options.command
+    try:
+        with redirected_output(options):
+            return command(options)
+    except OutputFileError as reason:
+        sys.stderr.write(f"kproxy: {reason}\n")
+        return 2
+
+
+def build_parser() -> Parser:
     """The parser of all commands; the daemon's options are not in it."""
-    root = argparse.ArgumentParser(prog="kproxy", description=_ABOUT)
-    commands = root.add_subparsers(required=True, metavar="COMMAND")
+    root = Parser(prog="kproxy", description=_ABOUT, epilog="`kproxy help COMMAND` says more of each.")
+    root.add_argument("--version", action="version", version=f"kproxy {__version__}")
+    commands = root.add_subparsers(required=True, metavar="COMMAND", title="commands")
     commands.add_parser("run", help="be this node's service proxy (`kproxy run --help`)")
     conformance.add_conformance_command(commands)
     lab.add_lab_command(commands)
@@ -58,13 +72,17 @@ def build_parser() -> argparse.ArgumentParser:
     compare.add_compare_command(commands)
     trace.add_trace_command(commands)
     simulate.add_simulate_command(commands)
-    version = commands.add_parser("version", help="print the version")
-    version.set_defaults(command=_version)
+    completion.add_completion_command(commands)
+    add_command(commands, Front.VERSION, _version)
+    commands.add_parser("help", help="help on a command: `kproxy help conformance run`")
     return root
 
 
-def _version(_: argparse.Namespace) -> int:
-    print(f"kproxy {__version__}")
+def _version(options: argparse.Namespace) -> int:
+    if options.form == TEXT:
+        print(f"kproxy {__version__}")
+    else:
+        print_document({"version": __version__}, options.form)
     return 0
 
 

@@ -7,13 +7,15 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from kproxy.options.arguments import add_options
+from kproxy.cli.parser import Parser
+from kproxy.options.arguments import add_option_groups
+from kproxy.options.commands import GROUPS_OF_COMMANDS, PRINTED, help_of
 from kproxy.options.option import Front
 
 if TYPE_CHECKING:
     from kproxy.tools.lab_session.options import ReplicaOptions
 
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 """Sub-commands of a command, as argparse adds them."""
 
 Command: TypeAlias = Callable[[argparse.Namespace], int]
@@ -22,14 +24,26 @@ Command: TypeAlias = Callable[[argparse.Namespace], int]
 Value = TypeVar("Value")
 
 
-def add_command(
-    commands: Commands, name: str, front: Front, about: str, command: Command, description: str = ""
-) -> argparse.ArgumentParser:
-    """Add a sub-command with the options that the table has for it; ``about``: its line in the list of commands."""
-    parser = commands.add_parser(name, help=about, description=description or None)
-    add_options(parser.add_argument, front)
-    parser.set_defaults(command=command)
+def add_command(commands: Commands, front: Front, command: Command) -> Parser:
+    """Add a command as the tables of commands and of options have it."""
+    row = help_of(front)
+    parser = commands.add_parser(
+        row.name.rpartition(" ")[2],
+        help=row.about,
+        description=row.description or f"{row.about[0].upper()}{row.about[1:]}.",
+        epilog=row.epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_option_groups(parser, front)
+    parser.set_defaults(command=command, only_prints=row.statuses is PRINTED)
     return parser
+
+
+def add_commands(commands: Commands, name: str) -> Commands:
+    """Add a command that has only further commands; returns where to add them."""
+    about = GROUPS_OF_COMMANDS[name]
+    parser = commands.add_parser(name.rpartition(" ")[2], help=about, description=about)
+    return parser.add_subparsers(required=True, metavar="ACTION", title="actions")
 
 
 def build_options(kind: Callable[..., Value], options: argparse.Namespace, **overrides: object) -> Value:

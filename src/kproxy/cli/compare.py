@@ -12,9 +12,7 @@ from kproxy.options.table import with_new_names
 
 def add_compare_command(commands: Commands) -> None:
     """Add the command and its options."""
-    add_command(
-        commands, "compare", Front.COMPARE, "what differs between two proxies, on your own Services", _compare
-    )
+    add_command(commands, Front.COMPARE, _compare)
 
 
 def _compare(options: argparse.Namespace) -> int:
@@ -27,7 +25,7 @@ def _compare(options: argparse.Namespace) -> int:
             binaries=(options.a_binary or options.binary, options.b_binary or options.binary),
             cluster=cluster_options(options),
             kernel=options.kernel,
-            json=options.json,
+            form=options.form,
             export=options.export,
             arguments=with_new_names(sys.argv[1:]),
         )

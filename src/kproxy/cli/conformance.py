@@ -5,31 +5,37 @@ from __future__ import annotations
 import argparse
 import sys
 
-from kproxy.cli.arguments import Commands, add_command, build_options
+from kproxy.cli.arguments import Commands, add_command, add_commands, build_options
 from kproxy.options.option import Front
 from kproxy.options.table import with_new_names
 
 
 def add_conformance_command(commands: Commands) -> None:
     """Add the command, its actions and their options."""
-    conformance = commands.add_parser("conformance", help="judge a service proxy by real packets")
-    actions = conformance.add_subparsers(required=True, metavar="ACTION")
-    add_command(actions, "run", Front.RUN, "run the catalogue", _run)
-    add_command(actions, "fuzz", Front.FUZZ, "run generated worlds, and make small what fails", _fuzz)
-    about = "judge the service proxy of a running cluster, by packets in its pods"
-    add_command(actions, "cluster", Front.CLUSTER, about, _cluster)
-    report = add_command(actions, "report", Front.REPORT, "compare the results of several runs", _report)
+    actions = add_commands(commands, "conformance")
+    add_command(actions, Front.RUN, _run)
+    add_command(actions, Front.FUZZ, _fuzz)
+    add_command(actions, Front.CLUSTER, _cluster)
+    report = add_command(actions, Front.REPORT, _report)
     report.set_defaults(error=report.error)
-    add_command(actions, "list", Front.LIST, "list the catalogue", _list)
-    about = "all about one case: its steps, what is lawful and why, and where it runs"
-    add_command(actions, "show", Front.SHOW, about, _show)
+    add_command(actions, Front.VERIFY, _verify)
+    add_command(actions, Front.LIST, _list)
+    add_command(actions, Front.SHOW, _show)
 
 
 def _run(options: argparse.Namespace) -> int:
     from kproxy.conformance import command
     from kproxy.conformance.options import RunOptions
 
-    return command.run_conformance(build_options(RunOptions, options))
+    maxfail = options.maxfail or int(options.exit_first)
+    return command.run_conformance(
+        build_options(RunOptions, options, **_chosen_form(options), maxfail=maxfail)
+    )
+
+
+def _chosen_form(options: argparse.Namespace) -> dict[str, str]:
+    """``-o FORM --output FILE`` as the option of that form: ``--FORM FILE``."""
+    return {} if options.form == "text" else {options.form: options.output}
 
 
 def _fuzz(options: argparse.Namespace) -> int:
@@ -59,7 +65,7 @@ def _cluster(options: argparse.Namespace) -> int:
     from kproxy.conformance.options import RunOptions
     from kproxy.conformance.testbeds.cluster import command
 
-    run = build_options(RunOptions, options, testbed="cluster")
+    run = build_options(RunOptions, options, testbed="cluster", **_chosen_form(options))
     return command.run_in_cluster(build_options(command.ClusterOptions, options, run=run))
 
 
@@ -71,16 +77,24 @@ def _report(options: argparse.Namespace) -> int:
         return command.print_results_schema()
     if not options.files:
         options.error("give at least one FILE.json, or --schema")
-    return command.report_files(options.files, build_options(Outputs, options))
+    return command.report_files(options.files, build_options(Outputs, options, **_chosen_form(options)))
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from kproxy.conformance.reports import command
+
+    return command.verify_file(options.file, options.form)
 
 
 def _list(options: argparse.Namespace) -> int:
     from kproxy.conformance import command
 
-    return command.list_cases(tuple(options.globs), tuple(options.regression), json=options.json)
+    return command.list_cases(
+        tuple(options.globs), tuple(options.regression), tuple(options.skips), form=options.form
+    )
 
 
 def _show(options: argparse.Namespace) -> int:
     from kproxy.conformance import command
 
-    return command.print_case(options.case)
+    return command.print_case(options.case, options.form)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from kproxy.cli.arguments import Commands, add_command, build_options
+from kproxy.cli.arguments import Commands, add_command, add_commands, build_options
 from kproxy.options.option import Front
 
 
 def add_spec_command(commands: Commands) -> None:
     """Add the command, its actions and their options."""
-    spec = commands.add_parser("spec", help="query the specification")
-    actions = spec.add_subparsers(required=True, metavar="ACTION")
-    about = "what is known of a clause, case, behaviour, regression or topic"
-    add_command(actions, "show", Front.SPEC_SHOW, about, _show)
-    about = "what is lawful for one packet in your cluster, and why"
-    add_command(actions, "explain", Front.EXPLAIN, about, _explain)
+    actions = add_commands(commands, "spec")
+    add_command(actions, Front.SPEC_SHOW, _show)
+    add_command(actions, Front.EXPLAIN, _explain)
 
 
 def _explain(options: argparse.Namespace) -> int:

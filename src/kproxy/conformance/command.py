@@ -16,25 +16,29 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 
 from rich.markup import escape
 
 from kproxy.conformance.case import Case
 from kproxy.conformance.cases import CATALOGUE
-from kproxy.conformance.engine import child_process, live_status, modes
+from kproxy.conformance.engine import child_process, last_failed, live_status, modes
+from kproxy.conformance.engine.last_failed import NoLastRun
 from kproxy.conformance.engine.session import OpenTestbed, Session, run_session
 from kproxy.conformance.generate.case_files import InvalidCaseFile
 from kproxy.conformance.generate.case_files import load_case_file as read_case
 from kproxy.conformance.options import RunOptions, reproduce_command
 from kproxy.conformance.reports import console as pages
-from kproxy.conformance.reports import matrix_console, results_document
-from kproxy.conformance.reports.outputs import OutputError, Outputs, write_bytes, write_results
-from kproxy.conformance.reports.results import CANNOT_RUN, Report, exit_code
+from kproxy.conformance.reports import matrix_console, provenance, results_document
+from kproxy.conformance.reports.outputs import OutputError, write_results
+from kproxy.conformance.reports.results import CANNOT_RUN, LAWFUL, Report, exit_code
 from kproxy.conformance.subjects import expected_failures
 from kproxy.conformance.subjects.expected_failures import InvalidXfails
 from kproxy.conformance.subjects.subject import BUNDLED, InvalidSubject, Subject, check_mode, load_subject
 from kproxy.console import Console
+from kproxy.documents import TEXT, print_document
 from kproxy.spec.regressions import REGRESSIONS
 
 
@@ -42,29 +46,53 @@ class ConformanceRunError(Exception):
     """A run that is impossible as requested; the message has the reason and the remedy."""
 
 
-def matching_cases(globs: Sequence[str]) -> list[Case]:
-    """Cases whose ID one of the globs matches; without globs all.
+def matching_cases(globs: Sequence[str], skips: Sequence[str] = ()) -> list[Case]:
+    """Cases whose ID one of ``globs`` matches, without globs all, and none of ``skips``.
 
-    Raises `ConformanceRunError` when a glob matches none: a typing error would drop cases silently.
+    Raises `ConformanceRunError` when a glob matches none: a typing error would drop, or run, cases silently.
     """
+    for option, patterns in (("--case", globs), ("--skip", skips)):
+        _refuse_unmatched(option, patterns)
+    return [case for case in CATALOGUE if (not globs or _matches(case, globs)) and not _matches(case, skips)]
+
+
+def _matches(case: Case, globs: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(case.id, glob) for glob in globs)
+
+
+def _refuse_unmatched(option: str, globs: Sequence[str]) -> None:
     unmatched = [glob for glob in globs if not fnmatch.filter((case.id for case in CATALOGUE), glob)]
     if unmatched:
-        groups = {case.group for case in CATALOGUE}
-        meant = "".join(f"did you mean '{glob}.*'? " for glob in unmatched if glob in groups)
+        meant = "".join(f"did you mean {guess}? " for glob in unmatched if (guess := _nearest(glob)))
         raise ConformanceRunError(
-            f"--case: no case matches {' or '.join(unmatched)}; {meant}`kproxy conformance list` lists all cases"
+            f"{option}: no case matches {' or '.join(unmatched)}; {meant}`kproxy conformance list` lists all cases"
         )
-    return [case for case in CATALOGUE if not globs or any(fnmatch.fnmatchcase(case.id, g) for g in globs)]
 
 
-def select_cases(globs: Sequence[str], *, slow: bool) -> list[Case]:
-    """The cases to run: all that match, slow ones only with ``slow`` or by their whole ID.
+def _nearest(glob: str) -> str:
+    """Nearest to a glob that matches nothing: a group's cases, or an ID that is spelt much like it; empty if nothing is near."""
+    groups = {case.group: f"'{case.group}.*'" for case in CATALOGUE}
+    if glob in groups:
+        return groups[glob]
+    ids = {case.id: case.id for case in CATALOGUE}
+    known = groups | ids
+    if glob.endswith(".*"):
+        known = groups
+    found = difflib.get_close_matches(glob.removesuffix(".*"), list(known), 1)
+    return known[found[0]] if found else ""
+
+
+def select_cases(globs: Sequence[str], skips: Sequence[str] = (), *, slow: bool) -> list[Case]:
+    """The cases to run: all that match and are not skipped, slow ones only with ``slow`` or by their whole ID.
 
     Raises `ConformanceRunError` when nothing is left.
     """
-    chosen = [case for case in matching_cases(globs) if slow or not case.slow or case.id in globs]
-    if not chosen:
+    matching = matching_cases(globs, skips)
+    chosen = [case for case in matching if slow or not case.slow or case.id in globs]
+    if matching and not chosen:
         raise ConformanceRunError(f"--case: only slow cases match {' or '.join(globs)}; add --slow")
+    if not chosen:
+        raise ConformanceRunError(f"--skip: nothing is left without {' and '.join(skips)}")
     return chosen
 
 
@@ -76,6 +104,9 @@ def run_conformance(options: RunOptions) -> int:
     try:
         subject = load_subject(options.proxy, options.binary)
         check_mode(subject, options.mode)
+        if options.last_failed and not (options := last_failed.with_last_failed(options, subject)).globs:
+            _log(console, "--last-failed: nothing failed in the last run")
+            return LAWFUL
         cases = _cases(options)
         options.outputs.check()
         expected_failures.read_xfails(options.xfails, _case_file_cases(options))
@@ -87,7 +118,7 @@ def run_conformance(options: RunOptions) -> int:
         if len(runs) > 1:
             return _run_matrix(runs, subject, cases, console)
         return _run_one(runs[0], subject, cases, console)
-    except (InvalidSubject, InvalidXfails, ConformanceRunError, OutputError) as reason:
+    except (InvalidSubject, InvalidXfails, ConformanceRunError, OutputError, NoLastRun) as reason:
         return report_error(reason)
 
 
@@ -125,9 +156,10 @@ def _run_matrix(
         _log(console, line)
     with live_status.live_status(console, [run.name for run in runs]) as board:
         outcomes = matrix.run_matrix(runs, subject, cases, board)
+    last_failed.remember_failures(options, {outcome.name: outcome.report for outcome in outcomes})
     seconds = time.monotonic() - begun
     matrix_console.print_matrix(outcomes, console, seconds)
-    write_results(results_document.matrix_document(subject.name, outcomes, seconds), options.outputs)
+    _write_sealed(results_document.matrix_document(subject.name, outcomes, seconds), options)
     return exit_code(outcomes, skip_missing_kernels=options.skip_missing_kernels)
 
 
@@ -135,6 +167,7 @@ def _run_one(options: RunOptions, subject: Subject, cases: Sequence[Case], conso
     if (elsewhere := _run_in_other_kernel(options, cases, console)) is not None:
         return elsewhere
     open_testbed, environment = choose_testbed(options, subject)
+    _check_kernel(options, cases)
     session = Session(
         subject=subject,
         mode=options.mode,
@@ -143,6 +176,7 @@ def _run_one(options: RunOptions, subject: Subject, cases: Sequence[Case], conso
         environment=environment,
         parallel_labs=options.parallel,
         lab_capacity=lab_capacity(options),
+        maxfail=options.maxfail,
         reprobe=True,
         reproduce_command=shlex.join(reproduce_command(options, environment)),
         rng=None if options.testbed == "simulator" else random.Random(),
@@ -175,9 +209,17 @@ def deliver_report(report: Report, options: RunOptions, console: Console) -> int
     if child_process.is_child_process():
         child_process.send_report(report)
         return report.exit_code
+    last_failed.remember_failures(options, {modes.run_name(options): report})
     pages.print_report(report, console)
-    write_results(results_document.run_document(report), options.outputs)
+    _write_sealed(results_document.run_document(report), options)
     return report.exit_code
+
+
+def _write_sealed(document: results_document.Json, options: RunOptions) -> None:
+    """Write results with who, when and by which catalogue.  Raises `OutputError`."""
+    if options.outputs.destinations:
+        subject = load_subject(options.proxy, options.binary or "(not given)")
+        write_results(provenance.sealed(document, subject, datetime.now(UTC)), options.outputs)
 
 
 def report_error(reason: Exception) -> int:
@@ -205,17 +247,21 @@ def _case_file_cases(options: RunOptions) -> list[Case]:
 def _select_from_case_files(options: RunOptions) -> list[Case]:
     """The cases of ``--case-file``, or those of them that ``--case`` matches.  Raises `ConformanceRunError`."""
     globs = options.globs or ("*",)
-    chosen = [c for c in _case_file_cases(options) if any(fnmatch.fnmatchcase(c.id, g) for g in globs)]
+    cases = _case_file_cases(options)
+    chosen = [case for case in cases if _matches(case, globs) and not _matches(case, options.skips)]
     if not chosen:
         raise ConformanceRunError(
-            f"--case: no case of --case-file matches {' or '.join(globs)}; change or omit --case"
+            f"--case: no case of --case-file matches {' or '.join(globs)}; change or omit --case and --skip"
         )
     return chosen
 
 
 def _cases(options: RunOptions) -> list[Case]:
     slow = options.slow or options.time == "virtual"
-    cases = _select_from_case_files(options) if options.case_files else select_cases(options.globs, slow=slow)
+    if options.case_files:
+        cases = _select_from_case_files(options)
+    else:
+        cases = select_cases(options.globs, options.skips, slow=slow)
     if options.shuffle is not None:
         random.Random(options.shuffle).shuffle(cases)
     return cases
@@ -239,6 +285,24 @@ def _run_in_other_kernel(options: RunOptions, cases: Sequence[Case], console: Co
     except placement.NoKernel as reason:
         raise ConformanceRunError(str(reason)) from reason
     return deliver_report(report, options, console)
+
+
+def _check_kernel(options: RunOptions, cases: Sequence[Case]) -> None:
+    """Check that this kernel has what the mode needs, before a lab is built.
+
+    Raises `ConformanceRunError` with what is missing.
+    """
+    if options.testbed == "simulator" or child_process.is_child_process():
+        return  # a run of several has been placed by its parent
+    from kproxy.conformance.engine import placement
+
+    try:
+        placement.kernel_for_run(replace(options, kernel="host"), cases)
+    except placement.NoKernel as reason:
+        raise ConformanceRunError(
+            f"--kernel host --mode {options.mode}: {reason}; without --kernel another is looked for,"
+            " `kproxy lab doctor` lists them"
+        ) from reason
 
 
 def _log(console: Console, text: str) -> None:
@@ -305,18 +369,19 @@ def lab_capacity(options: RunOptions) -> int:
     return environment.largest_lab()
 
 
-def list_cases(globs: Sequence[str], regressions: Sequence[str] = (), *, json: str) -> int:
+def list_cases(
+    globs: Sequence[str], regressions: Sequence[str] = (), skips: Sequence[str] = (), *, form: str = TEXT
+) -> int:
     """Print the catalogue, or the requested cases; returns the exit status, 2 if there are none."""
     try:
         held = regression_ids(regressions)
-        cases = [case for case in matching_cases(globs) if not held or case.regressions & held]
-        Outputs(json=json).check()
-        if json:
-            write_bytes(results_document.format_document(results_document.catalogue_document(cases)), json)
-        else:
-            _print_cases(cases, Console())
-    except (ConformanceRunError, OutputError) as reason:
+        cases = [case for case in matching_cases(globs, skips) if not held or case.regressions & held]
+    except ConformanceRunError as reason:
         return report_error(reason)
+    if form == TEXT:
+        _print_cases(cases, Console())
+    else:
+        print_document(results_document.catalogue_document(cases), form)
     return 0
 
 
@@ -327,7 +392,7 @@ def _outside_simulator(case: Case, mode: str = "iptables") -> str:
     return Simulator(case.profile, mode).not_runnable_reason(case) or ""
 
 
-def print_case(name: str) -> int:
+def print_case(name: str, form: str = TEXT) -> int:
     """Print all about one case; returns the exit status, 2 if no case has this ID."""
     from kproxy.conformance.case import details
 
@@ -340,6 +405,9 @@ def print_case(name: str) -> int:
             else "`kproxy conformance list` lists all cases"
         )
         return report_error(ConformanceRunError(f"no case has the ID {name}; {meant}"))
+    if form != TEXT:
+        print_document(results_document.catalogue_document([case])["cases"][0], form)
+        return 0
     subjects = [load_subject(known, "kube-proxy") for known in BUNDLED]
     for line in details.case_lines(case, _outside_simulator(case), subjects):
         sys.stdout.write(f"{line}\n")

@@ -32,12 +32,16 @@ class RunOptions:
     iptables: str = "auto"
     apiserver: str = "lab"
     globs: tuple[str, ...] = ()
+    skips: tuple[str, ...] = ()
+    last_failed: bool = False
+    maxfail: int = 0
     case_files: tuple[str, ...] = ()
     slow: bool = False
     shuffle: int | None = None
     parallel: int = 4
     sync_timeout: float = 0.0
     json: str = ""
+    yaml: str = ""
     junit: str = ""
     markdown: str = ""
     html: str = ""
@@ -54,7 +58,7 @@ class RunOptions:
 
     def without_outputs(self) -> RunOptions:
         """The same for a child process, which sends its results to this one."""
-        return replace(self, json="", junit="", markdown="", html="")
+        return replace(self, json="", yaml="", junit="", markdown="", html="")
 
 
 _DEFAULTS = RunOptions()
@@ -73,7 +77,7 @@ def run_arguments(options: RunOptions) -> list[str]:
 
 
 def reproduce_command(options: RunOptions, environment: Mapping[str, str]) -> list[str]:
-    """The command that judges the same subject on the same kernel, without the choice of cases.
+    """The command that judges the same subject on the same kernel, which it names, without the choice of cases.
 
     ``environment``: the report's, which names the kernel and the time that the run had.
     """
@@ -87,14 +91,11 @@ def reproduce_command(options: RunOptions, environment: Mapping[str, str]) -> li
         "sync_timeout",
         "memory",
         "case_files",
+        "uml_kernel",
     )
     same = RunOptions(**{name: getattr(options, name) for name in names})
     kernel, time = environment.get("kernel-choice", "host"), environment.get("time", "real")
-    command = ["kproxy", *run_arguments(replace(same, kernel=kernel, time=time))]
-    if kernel == "host":
-        at = command.index("--kernel")
-        del command[at : at + 2]
-    return command
+    return ["kproxy", *run_arguments(replace(same, kernel=kernel, time=time))]
 
 
 def _flag_arguments(flag: str, value: object) -> list[str]:

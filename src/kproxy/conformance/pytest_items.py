@@ -68,8 +68,8 @@ class CaseItem(pytest.Item):
                 pass
 
     def reportinfo(self) -> tuple[Path, None, str]:
-        """The package, and the name of the item."""
-        return self.path, None, self.name
+        """The package, and a headline that does not end as the node ID does, or pytest would print the ID with `::` for its dots."""
+        return self.path, None, f"{self.name}: {self.case.about}"
 
 
 class CatalogueDirectory(pytest.Directory):
@@ -81,7 +81,7 @@ class CatalogueDirectory(pytest.Directory):
         runs = modes.runs_by_mode(options, self.config.stash[_SUBJECT])
         for run in runs:
             for case in CATALOGUE:
-                name = f"{case.id}[{modes.run_name(run)}]" if len(runs) > 1 else case.id
+                name = f"{case.id}[{modes.run_folder(run)}]" if len(runs) > 1 else case.id
                 item = CaseItem.from_parent(self, name=name, nodeid=f"kproxy.conformance::{name}")
                 item.case, item.run = case, modes.run_name(run)
                 for mark in _marks(case):
@@ -89,8 +89,11 @@ class CatalogueDirectory(pytest.Directory):
                 yield item
 
 
+@dataclass(frozen=True, slots=True)
 class ConformancePlugin:
-    """Hooks of pytest, registered when the catalogue is requested."""
+    """Hooks of pytest, registered when the catalogue is requested; ``names``: of items that are asked for, all if empty."""
+
+    names: frozenset[str]
 
     def pytest_configure(self, config: pytest.Config) -> None:
         """Make groups and features marks; refuse an invalid subject before anything is collected."""
@@ -103,11 +106,21 @@ class ConformancePlugin:
         return CatalogueDirectory.from_parent(parent, path=path) if path == _HERE else None
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Deselect slow cases without ``--slow``."""
-        slow = [item for item in items if isinstance(item, CaseItem) and item.case.slow]
-        if slow and not config.getoption("slow"):
-            config.hook.pytest_deselected(items=slow)
-            items[:] = [item for item in items if item not in slow]
+        """Deselect items that are not asked for.  Raises `pytest.UsageError` for a name that no item has."""
+        if unknown := self.names - {name for item in items for name in _names(item)}:
+            raise pytest.UsageError(
+                f"no item of kproxy.conformance has the name {' or '.join(sorted(unknown))}"
+            )
+        others = [item for item in items if isinstance(item, CaseItem) and self._is_other(config, item)]
+        if others:
+            config.hook.pytest_deselected(items=others)
+            items[:] = [item for item in items if item not in others]
+
+    def _is_other(self, config: pytest.Config, item: CaseItem) -> bool:
+        """True for an item that is not asked for; a slow one is by its name, or by ``--slow``."""
+        if self.names:
+            return self.names.isdisjoint(_names(item))
+        return item.case.slow and not config.getoption("slow")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
@@ -127,11 +140,16 @@ class ConformancePlugin:
         return report
 
 
-def register_plugin(config: pytest.Config, parser: pytest.Parser) -> None:
-    """Add options and hooks."""
+def register_plugin(config: pytest.Config, parser: pytest.Parser, names: frozenset[str]) -> None:
+    """Add options and hooks; ``names``: of items that are asked for by node IDs, all if empty."""
     group = parser.getgroup("kproxy", "kproxy conformance (as of `kproxy conformance run`)")
     add_options(group.addoption, Front.PYTEST)
-    config.pluginmanager.register(ConformancePlugin(), "kproxy-conformance")
+    config.pluginmanager.register(ConformancePlugin(names), "kproxy-conformance")
+
+
+def _names(item: pytest.Item) -> set[str]:
+    """Names by which an item is asked for: its own, and without the run that of its case."""
+    return {item.name, item.case.id} if isinstance(item, CaseItem) else {item.name}
 
 
 def _marks(case: Case) -> list[str]:

@@ -8,15 +8,27 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kproxy.options.option import CommandOption, Front
-from kproxy.options.table import options_of
+from kproxy.options.table import option_groups_of, options_of
 
 
 def add_options(add: Callable[..., object], front: Front) -> None:
-    """Add a command's options; ``add``: `argparse.ArgumentParser.add_argument`, or ``addoption`` of a pytest group."""
+    """Add the options of a front; ``add``: ``addoption`` of a pytest group, or `argparse.ArgumentParser.add_argument`."""
     for option in options_of(front):
-        add(*_names(option), **_keywords(option))
-        if option.old_name:
-            add(option.old_name, **_keywords_of_old_name(option))
+        _add_option(add, option)
+
+
+def add_option_groups(parser: argparse.ArgumentParser, front: Front) -> None:
+    """Add a command's options, in groups with headings."""
+    for title, options in option_groups_of(front):
+        group = parser.add_argument_group(title)
+        for option in options:
+            _add_option(group.add_argument, option)
+
+
+def _add_option(add: Callable[..., object], option: CommandOption) -> None:
+    add(*_names(option), **_keywords(option))
+    if option.old_name:
+        add(option.old_name, **_keywords_of_old_name(option))
 
 
 def _names(option: CommandOption) -> Sequence[str]:
@@ -29,6 +41,7 @@ def _keywords(option: CommandOption) -> dict[str, Any]:
     keywords: dict[str, Any] = {"help": option.plain.replace("%", "%%")}
     if option.is_positional:
         keywords |= {"nargs": option.nargs} if option.nargs else {}
+        keywords |= {"choices": option.choices} if option.choices else {}
         return keywords | {"metavar": option.metavar} | ({"default": ""} if option.nargs == "?" else {})
     keywords |= {"dest": option.destination, "default": [] if option.repeatable else option.default}
     if option.required:

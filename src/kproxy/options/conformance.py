@@ -215,6 +215,31 @@ _CASES = (
         help="only cases that match, and each glob must match one; `kproxy conformance list` lists all",
     ),
     CommandOption(
+        name="--skip",
+        fronts=_RESULTS | Front.LIST,
+        metavar="GLOB",
+        repeatable=True,
+        field="skips",
+        help="leave out cases that match, and each glob must match one; results of such a run are not complete",
+    ),
+    switch(
+        name="--last-failed",
+        fronts=Front.RUN,
+        help="only the cases that failed or broke in the last run with this folder of `--evidence`",
+    ),
+    CommandOption(
+        name="--maxfail",
+        fronts=Front.RUN,
+        metavar="N",
+        type=positive_int,
+        default=0,
+        default_text="all cases are run",
+        help="start no further lab when N cases have failed; cases of one lab run together, and are finished",
+    ),
+    switch(
+        name="--exitfirst", short="-x", fronts=Front.RUN, field="exit_first", help="the same as `--maxfail 1`"
+    ),
+    CommandOption(
         name="--case",
         fronts=Front.ACTION,
         help="globs of cases, separated by blanks; without it the whole catalogue",
@@ -332,16 +357,10 @@ _OUTPUTS = (
         help="write results as [JSON](reports.md#json); `-` for standard output, messages then go to standard error",
     ),
     CommandOption(
-        name="--json",
-        fronts=Front.LIST,
+        name="--yaml",
+        fronts=_RESULTS,
         metavar="FILE",
-        help="write the catalogue as [JSON](reports.md#json); `-` for standard output",
-    ),
-    CommandOption(
-        name="--json",
-        fronts=Front.COMPARE,
-        metavar="FILE",
-        help="write the comparison as JSON; `-` for standard output, and then no text",
+        help="write the same as YAML; `-` for standard output",
     ),
     *(
         CommandOption(
@@ -395,6 +414,12 @@ _OUTPUTS = (
         nargs="*",
         help="results that `kproxy conformance run --json` wrote",
     ),
+    CommandOption(
+        name="file",
+        fronts=Front.VERIFY,
+        metavar="FILE.json",
+        help="results that `kproxy conformance run --json` wrote",
+    ),
     switch(
         name="--schema",
         fronts=Front.REPORT,
@@ -402,5 +427,11 @@ _OUTPUTS = (
     ),
 )
 
-CONFORMANCE_OPTIONS = (*_SUBJECT, *_CASES, *_ENVIRONMENT, *_FUZZ, *_OUTPUTS)
-"""All rows about judging proxies; some are also of ``kproxy compare`` and ``kproxy lab``."""
+CONFORMANCE_GROUPS = {
+    "subject": _SUBJECT,
+    "cases": _CASES,
+    "environment": _ENVIRONMENT,
+    "generated worlds": _FUZZ,
+    "results": _OUTPUTS,
+}
+"""All rows about judging proxies, by the heading that ``--help`` gives them; some are also of ``kproxy compare`` and ``kproxy lab``."""

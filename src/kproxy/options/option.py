@@ -40,6 +40,9 @@ class Front(enum.Flag):
     EXPLAIN = enum.auto()
     TRACE = enum.auto()
     SIMULATE = enum.auto()
+    COMPLETION = enum.auto()
+    VERIFY = enum.auto()
+    VERSION = enum.auto()
     PYTEST = enum.auto()
     """``pytest --pyargs kproxy.conformance``."""
     ACTION = enum.auto()

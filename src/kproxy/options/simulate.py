@@ -41,7 +41,7 @@ def shard(text: str) -> Shard:
     return Shard(int(number), int(count))
 
 
-SIMULATE_OPTIONS = (
+_SIMULATE = (
     CommandOption(
         name="--seeds",
         fronts=Front.SIMULATE,
@@ -121,3 +121,6 @@ SIMULATE_OPTIONS = (
         help="number of universes at once",
     ),
 )
+
+SIMULATE_GROUPS = {"universes": _SIMULATE}
+"""All rows, by the heading that ``--help`` gives them."""

@@ -7,12 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kproxy.options.conformance import CONFORMANCE_OPTIONS
+from kproxy.options.conformance import CONFORMANCE_GROUPS
 from kproxy.options.option import CommandOption, Front
-from kproxy.options.simulate import SIMULATE_OPTIONS
-from kproxy.options.tools import TOOL_OPTIONS
+from kproxy.options.output import OUTPUT_GROUPS
+from kproxy.options.simulate import SIMULATE_GROUPS
+from kproxy.options.tools import TOOL_GROUPS
 
-OPTIONS: tuple[CommandOption, ...] = (*TOOL_OPTIONS, *SIMULATE_OPTIONS, *CONFORMANCE_OPTIONS)
+OPTION_GROUPS: tuple[tuple[str, Sequence[CommandOption]], ...] = tuple(
+    group
+    for groups in (TOOL_GROUPS, SIMULATE_GROUPS, CONFORMANCE_GROUPS, OUTPUT_GROUPS)
+    for group in groups.items()
+)
+"""Every option of every command, in groups by their headings in ``--help``."""
+
+OPTIONS: tuple[CommandOption, ...] = tuple(option for _, group in OPTION_GROUPS for option in group)
 """Every option of every command."""
 
 NEW_NAMES: Mapping[str, str] = {option.old_name: option.name for option in OPTIONS if option.old_name}
@@ -22,6 +30,12 @@ NEW_NAMES: Mapping[str, str] = {option.old_name: option.name for option in OPTIO
 def options_of(front: Front) -> tuple[CommandOption, ...]:
     """The options of a command, in the order of its ``--help``."""
     return tuple(option for option in OPTIONS if front in option.fronts)
+
+
+def option_groups_of(front: Front) -> tuple[tuple[str, tuple[CommandOption, ...]], ...]:
+    """The options of a command in groups, each with its heading."""
+    groups = ((title, tuple(o for o in group if front in o.fronts)) for title, group in OPTION_GROUPS)
+    return tuple((title, group) for title, group in groups if group)
 
 
 def with_new_names(arguments: Sequence[str]) -> tuple[str, ...]:

@@ -124,7 +124,7 @@ _CLUSTER = (
     CommandOption(
         name="--mode",
         fronts=Front.EXPLAIN,
-        choices=("iptables", "ipvs", "nftables"),
+        choices=("iptables", "ipvs", "nftables", "userspace"),
         default_text="what is lawful in any mode",
         help="the mode whose defaults apply",
     ),
@@ -163,22 +163,6 @@ _CLUSTER = (
 
 _OUTPUTS = (
     CommandOption(
-        name="--output",
-        short="-o",
-        fronts=Front.EXPLAIN,
-        choices=("text", "json"),
-        default="text",
-        help="form of the output",
-    ),
-    CommandOption(
-        name="--output",
-        short="-o",
-        fronts=Front.TRACE,
-        choices=("text", "short", "json"),
-        default="text",
-        help="form of the output; `short`: text without the rules as their tool writes them",
-    ),
-    CommandOption(
         name="--export",
         fronts=Front.COMPARE,
         metavar="DIR",
@@ -197,7 +181,6 @@ _SPEC_SHOW = (
         default_text="list the topics",
         help="ID of a clause, case, behaviour, reported bug or topic",
     ),
-    switch(name="--json", fronts=Front.SPEC_SHOW, help="print every item, as JSON"),
 )
 
 _LAB = (
@@ -323,5 +306,22 @@ _LAB_CLUSTER = (
     ),
 )
 
-TOOL_OPTIONS = (*_PROXIES, *_PACKET, *_CLUSTER, *_OUTPUTS, *_SPEC_SHOW, *_LAB, *_LAB_CLUSTER)
-"""All rows about clusters, their copies in a lab, and single packets."""
+_COMPLETION = (
+    CommandOption(
+        name="shell",
+        fronts=Front.COMPLETION,
+        metavar="SHELL",
+        choices=("bash", "zsh", "tcsh"),
+        help="`bash`, `zsh` or `tcsh`",
+    ),
+)
+
+TOOL_GROUPS = {
+    "arguments": (*_SPEC_SHOW, *_COMPLETION),
+    "proxies": _PROXIES,
+    "packet": _PACKET,
+    "cluster": _CLUSTER,
+    "lab": (*_LAB, *_LAB_CLUSTER),
+    "differences": _OUTPUTS,
+}
+"""All rows about clusters, their copies in a lab, and single packets, by the heading that ``--help`` gives them."""

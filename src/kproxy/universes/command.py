@@ -26,7 +26,7 @@ from kproxy.universes.schedule_files import InvalidSchedule, load_schedule, sche
 from kproxy.universes.shell import PROMPT, shell_outputs
 from kproxy.universes.shrink import shrink_schedule
 from kproxy.universes.stop import Stop
-from kproxy.universes.story import story_lines
+from kproxy.universes.story import describe_sent, story_lines
 from kproxy.universes.timeline import timeline_html
 
 MOST_PRINTED = 40
@@ -135,6 +135,26 @@ def run_simulate(options: SimulateOptions) -> int:
     return campaign.tally.exit_status
 
 
+def excuses(subject: Subject, mode: str) -> Callable[[Violation], str]:
+    """Function that returns the known deviation of a subject that a violation shows, empty for none."""
+
+    def excuse(violation: Violation) -> str:
+        known = (
+            deviation.text
+            for deviation in subject.deviations
+            if deviation.excuses_packet(
+                mode,
+                violation.clauses,
+                violation.seen,
+                describe_sent(violation),
+                established=violation.established,
+            )
+        )
+        return next(known, "")
+
+    return excuse
+
+
 def _constant_name(proxy: str) -> str:
     """Name of the subject, or the absolute path of its file."""
     return str(Path(proxy).absolute()) if Path(proxy).exists() else proxy
@@ -159,19 +179,8 @@ class Campaign:
 
         A schedule that is replayed was kept for what it shows, so nothing is excused there.
         """
-        deviations = () if self.options.replay else judged.deviations
-
-        def excuse(violation: Violation) -> str:
-            known = (
-                d
-                for d in deviations
-                if d.excuses_packet(
-                    mode, violation.clauses, violation.seen, established=violation.established
-                )
-            )
-            return next((deviation.text for deviation in known), "")
-
-        self.excuse = excuse
+        if not self.options.replay:
+            self.excuse = excuses(judged, mode)
         subject = f"{judged.name} ({mode})"
         self.mode_began, self.done_before = time.monotonic(), self.tally.universes
         arguments = (_constant_name(self.options.proxy), judged.binary, mode, self.options.iptables)

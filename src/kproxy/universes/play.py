@@ -12,7 +12,15 @@ import shlex
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import (
     AbstractContextManager,
     ExitStack,
@@ -73,6 +81,7 @@ from kproxy.universes.schedule import (
     TimedProbe,
 )
 from kproxy.universes.stop import Stop
+from kproxy.universes.traces import describe_difference, list_objects, write_modprobe
 
 PATIENCE = 0.9
 """Seconds to wait for an answer: less than until TCP sends its first packet again."""
@@ -87,7 +96,7 @@ _READS = frozenset({Verb.LIST, Verb.WATCH})
 
 @dataclass
 class Universe:
-    """Running universe; ``write``: receives the lines of its recording."""
+    """Running universe; ``before``: what was on each node before the proxies; ``write``: receives the lines of its recording."""
 
     schedule: Schedule
     instance: Instance
@@ -96,6 +105,7 @@ class Universe:
     proxies: Proxies
     testbed: NetnsTestbed
     other_program: OtherProgram
+    before: Mapping[str, frozenset[str]]
     write: Callable[[Line], None]
     world: World = field(init=False)
     watches: Counter[ResourceKind] = field(init=False)
@@ -121,6 +131,16 @@ class Universe:
         for node in NODES:
             if lost := await self.other_program.lost_rules(node):
                 raise SubjectFailed(f"rules of another program are gone from node {node}: {lost}")
+
+    async def clean_up(self) -> None:
+        """End the proxies and have the subject remove what it left. Raises `SubjectFailed` if something stays, or goes too far."""
+        if not self.proxies.can_clean_up:
+            return
+        for node in NODES:
+            await self.proxies.clean_up(node)
+            there = await list_objects(self.lab.network[node], self.proxies.tools)
+            if complaint := describe_difference(self.before[node], there):
+                raise SubjectFailed(f"its cleanup {complaint} on node {node}")
 
     async def _play(self) -> None:
         faults = enumerate(self.schedule.faults)
@@ -382,6 +402,8 @@ async def play_schedule(
                 await universe.play(stop.until if stop else inf)
                 if stop:
                     await universe.read_state(stop.commands(universe.proxies.tools))
+                else:
+                    await universe.clean_up()
             finally:
                 for node in NODES:
                     write(LogEnded(at=universe.now, node=node, text=universe.proxies.whole_log(node)))
@@ -405,6 +427,7 @@ async def open_universe(
     os.mkdir(_FOLDER)  # noqa: PTH102 (pathlib is for code that may wait)
     async with open_lab() as lab, ApiServer() as server:
         proxies = Proxies(lab.network, subject, mode, DEFAULT, variant, _FOLDER)
+        write_modprobe(proxies.tools)
         testbed = NetnsTestbed(lab, server, proxies)
         testbed.patience = PATIENCE
         testbed.serves([schedule.family])
@@ -414,8 +437,9 @@ async def open_universe(
             other = OtherProgram(lab.network, proxies.tools, schedule.family)
             for node in NODES:
                 await other.install(node)
+            before = {node: await list_objects(lab.network[node], proxies.tools) for node in NODES}
             await proxies.start_all(server)
             await testbed.settle()
-            yield Universe(schedule, instance, lab, server, proxies, testbed, other, write)
+            yield Universe(schedule, instance, lab, server, proxies, testbed, other, before, write)
         finally:
             await proxies.kill_all()

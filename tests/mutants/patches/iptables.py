@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from kproxy.linux.netfilter.patterns import FieldName, Masked
 from kproxy.linux.netfilter.rules import Chain, Is, Jump, Rule, Step
 from kproxy.proxy.backends.iptables import names
-from kproxy.proxy.backends.iptables.compile import Context, SharedRule
-from kproxy.proxy.backends.iptables.static_rules import HookRules, Options
-from kproxy.proxy.backends.xtables.rules import ChainName, TableName
+from kproxy.proxy.backends.iptables.compile import Context
+from kproxy.proxy.backends.iptables.static_rules import Options
+from kproxy.proxy.backends.xtables.rules import ChainName, HookRules, TableName
 from tests.mutants.mutant import Function, Patch
 
 FILTER = TableName.FILTER
@@ -117,7 +117,7 @@ class _Editor:
 
     def dispatch(self, dispatch: Function) -> Function:
         return lambda *of: [
-            SharedRule(shared.chain, rule)
+            shared._replace(rule=rule)
             for shared in dispatch(*of)
             for rule in self._rules(shared.chain.table, shared.chain.chain, [shared.rule])
         ]

@@ -92,7 +92,6 @@ COMMAND = b'command = ["sleep", "9"]\n'
             "run --json /no/x.json",
             "--json /no/x.json: the folder /no does not exist; create it, or give a file in another folder",
         ),
-        (b"", "list --json /dev/full", "/dev/full: No space left on device"),
     ],
 )
 def test_what_is_wrong_is_reported_in_one_line(

@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from kproxy.cli import main
 from kproxy.conformance.cases import CATALOGUE
@@ -51,6 +53,35 @@ def test_a_glob_that_matches_slow_cases_only_reports_what_to_add() -> None:
 def test_a_glob_that_matches_nothing_is_refused_beside_one_that_does() -> None:
     with pytest.raises(ConformanceRunError, match=r"no case matches typo\.\*"):
         matching_cases(("cluster-ip.*", "typo.*"))
+
+
+def test_what_is_skipped_is_left_out() -> None:
+    kept = [
+        case.id
+        for case in select_cases(("cluster-ip.*",), ("*.slices-*", "cluster-ip.reached-*"), slow=False)
+    ]
+    assert kept == [
+        case.id
+        for case in select_cases(("cluster-ip.*",), slow=False)
+        if not re.search(r"\.(slices|reached)-", case.id)
+    ]
+    assert "cluster-ip.slices-are-merged" in {case.id for case in CATALOGUE}
+
+
+@pytest.mark.parametrize(
+    ("globs", "skips", "reported"),
+    [
+        ((), ("typo.*",), r"--skip: no case matches typo\.\*"),
+        (("cluster-ip.*",), ("cluster-*",), r"--skip: nothing is left without cluster-\*"),
+        (("cluster-ip.slices-are-mergd",), (), r"did you mean cluster-ip\.slices-are-merged\?"),
+        (("clusterip.*",), (), r"did you mean 'cluster-ip\.\*'\?"),
+    ],
+)
+def test_what_selects_nothing_is_refused_with_what_is_near(
+    globs: tuple[str, ...], skips: tuple[str, ...], reported: str
+) -> None:
+    with pytest.raises(ConformanceRunError, match=reported):
+        select_cases(globs, skips, slow=False)
 
 
 # ------------------------------------------------------------------------------ refusals
@@ -141,6 +172,19 @@ def test_json_on_standard_output_is_nothing_but_json(capfdbinary: pytest.Capture
     assert b"passed" in streams.err
 
 
+def test_a_form_and_a_file_are_the_option_of_that_form(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    results = tmp_path / "results.yaml"
+    assert simulate("--case", "cluster-ip.*", "-o", "yaml", "--output", str(results)) == 0
+    capfdbinary.readouterr()
+    assert simulate("--case", "cluster-ip.*", "-o", "json") == 0
+    printed, written = json.loads(capfdbinary.readouterr().out), yaml.safe_load(results.read_text("utf-8"))
+    assert [(e["id"], e["result"]) for e in written["results"]] == [
+        (e["id"], e["result"]) for e in printed["results"]
+    ]
+
+
 def test_a_seed_repeats_an_order_and_loses_no_case(tmp_path: Path) -> None:
     def order(seed: str) -> list[str]:
         path = tmp_path / "results.json"
@@ -151,6 +195,34 @@ def test_a_seed_repeats_an_order_and_loses_no_case(tmp_path: Path) -> None:
     assert order("7") == first
     assert order("8") != first
     assert sorted(order("8")) == sorted(first)
+
+
+# ------------------------------------------------------------------------------ failures
+
+
+def test_the_cases_that_failed_last_are_run_again_and_no_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed = tmp_path / "xfails"
+    listed.write_text(
+        "cluster-ip.slices-are-merged  # it passes, so this list makes it fail\n", encoding="utf-8"
+    )
+    here = ("--evidence", str(tmp_path / "evidence"))
+    assert simulate("--last-failed", *here) == 2
+    assert "last-failed.json knows no run of kproxy in this mode" in capsys.readouterr().err
+    assert simulate("--case", "cluster-ip.*", "--xfails", str(listed), *here) == 1
+    assert simulate("--last-failed", "--json", str(tmp_path / "again.json"), *here) == 0
+    document = json.loads((tmp_path / "again.json").read_text(encoding="utf-8"))
+    assert [entry["id"] for entry in document["results"]] == ["cluster-ip.slices-are-merged"]
+    capsys.readouterr()
+    assert simulate("--last-failed", *here) == 0
+    assert "nothing failed in the last run" in capsys.readouterr().out
+
+
+def test_a_spoilt_memory_of_failures_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "last-failed.json").write_text("{", encoding="utf-8")
+    assert simulate("--last-failed", "--evidence", str(tmp_path)) == 2
+    assert "run it without --last-failed first" in capsys.readouterr().err
 
 
 # ------------------------------------------------------------------------------ list
@@ -165,7 +237,7 @@ def test_the_list_has_a_line_for_each_case_and_the_sum(capsys: pytest.CaptureFix
 
 
 def test_the_list_as_json_is_the_catalogue(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    assert main(["conformance", "list", "--json", "-"]) == 0
+    assert main(["conformance", "list", "-o", "json"]) == 0
     assert json.loads(capfdbinary.readouterr().out) == catalogue_document(CATALOGUE)
 
 
@@ -179,15 +251,20 @@ def test_the_list_takes_globs_and_refuses_those_that_match_nothing(
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "status"),
     [
-        ("conformance", "list"),
-        ("conformance", "run", "--proxy", "kproxy", "--testbed", "simulator", "--mode", "nftables"),
-        ("version",),
+        (("conformance", "list"), 0),
+        (
+            ("conformance", "run", "--proxy", "kproxy", "--testbed", "simulator", "--mode", "nftables"),
+            128 + signal.SIGPIPE,
+        ),
+        (("version",), 0),
     ],
-    ids=lambda arguments: " ".join(arguments[:2]),
+    ids=("list", "run", "version"),
 )
-def test_a_reader_who_has_enough_is_no_failed_case(arguments: tuple[str, ...]) -> None:
+def test_a_reader_who_has_enough_ends_a_print_well_and_a_judgement_without_a_verdict(
+    arguments: tuple[str, ...], status: int
+) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as closed:
@@ -198,5 +275,5 @@ def test_a_reader_who_has_enough_is_no_failed_case(arguments: tuple[str, ...]) -
             text=True,
             check=False,
         )
-    assert done.returncode == 128 + signal.SIGPIPE
+    assert done.returncode == status
     assert "Traceback" not in done.stderr

@@ -42,12 +42,16 @@ EVERYTHING = RunOptions(
     iptables="legacy",
     apiserver="kube",
     globs=("a.*", "b"),
+    skips=("c.*",),
+    last_failed=True,
+    maxfail=3,
     case_files=("c d.py",),
     slow=True,
     shuffle=7,
     parallel=1,
     sync_timeout=2.5,
     json="-",
+    yaml="y",
     junit="j",
     markdown="m",
     html="h",
@@ -96,7 +100,7 @@ def test_the_process_in_a_guest_runs_on_the_kernel_it_finds_and_takes_slow_cases
 def test_again_names_the_kernel_that_a_run_had() -> None:
     inner = RunOptions(globs=("a.*",), json="r.json", slow=True)
     same = ["kproxy", "conformance", "run", "--proxy", "kproxy", "--mode", "iptables"]
-    assert reproduce_command(inner, {"kernel-choice": "host"}) == same
+    assert reproduce_command(inner, {"kernel-choice": "host"}) == [*same, "--kernel", "host"]
     travelled = reproduce_command(inner, {"kernel-choice": "uml", "time": "virtual"})
     assert travelled == [*same, "--kernel", "uml", "--time", "virtual"]
 

@@ -31,7 +31,7 @@ def test_without_root_cases_are_collected_for_each_mode_by_group_and_feature(tmp
     assert done.returncode == 0, done.stdout + done.stderr
     group = [case.id for case in CATALOGUE if case.id.startswith("cluster-ip.")]
     found = done.stdout.splitlines()
-    for mode in ("iptables nft", "iptables legacy", "nftables", "ipvs"):
+    for mode in ("iptables-nft", "iptables-legacy", "nftables", "ipvs"):
         assert [line for line in found if line.endswith(f"[{mode}]")] == [
             f"kproxy.conformance::{id}[{mode}]" for id in group
         ]
@@ -50,6 +50,18 @@ def test_each_result_is_one_of_pytests_and_junit_has_it(tmp_path: Path) -> None:
     assert kinds["cluster-ip.every-endpoint-of-six"] == []
     assert kinds["node-port.localhost-serves-when-asked-to"] == ["skipped"]
     assert kinds["restart.flows-go-on"] == ["skipped"]
+
+
+@pytest.mark.parametrize("package", [("--pyargs",), ()], ids=["pyargs", "pasted"])
+def test_node_ids_choose_cases_as_they_are_printed(package: tuple[str, ...], tmp_path: Path) -> None:
+    chosen = "kproxy.conformance::cluster-ip.slices-are-merged"
+    done = run(tmp_path, *package, chosen, "-v", *SIMULATED)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{chosen} PASSED" in done.stdout
+    assert "1 passed" in done.stdout
+    unknown = run(tmp_path, *package, "kproxy.conformance::cluster-ip.typo", *SIMULATED)
+    assert unknown.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "no item of kproxy.conformance has the name cluster-ip.typo" in unknown.stderr
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,11 @@
 
 import argparse
 import fnmatch
+import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +35,7 @@ SUBJECTS = (DOCS / "subjects.md").read_text(encoding="utf-8")
 def first_cells(column: str, text: str = PAGE) -> list[str]:
     """The first words of the rows of the table whose first column is called that."""
     _, _, table = text.partition(f"\n| {column} |")
-    return re.findall(r"^\| `([^` ]+)", table.partition("\n\n")[0], re.MULTILINE)
+    return re.findall(r"^\| `(?:-\w, )?([^` ]+)", table.partition("\n\n")[0], re.MULTILINE)
 
 
 def options_of(*path: str) -> Iterator[str]:
@@ -83,7 +86,13 @@ def test_the_check_finds_a_stale_page_and_writing_mends_it(
 
 def test_the_options_that_are_documented_are_those_there_are() -> None:
     assert sorted(first_cells("option")) == sorted(options_of("conformance", "run"))
-    assert set(options_of("conformance", "list")) == {"--case", "--regression", "--json"}
+    assert set(options_of("conformance", "list")) == {
+        "--case",
+        "--skip",
+        "--regression",
+        "--format",
+        "--output",
+    }
 
 
 def test_the_results_that_are_documented_are_those_there_are() -> None:
@@ -131,15 +140,46 @@ TUTORIALS = sorted((DOCS / "tutorials").glob("*.md"))
 def commands(path: Path) -> list[list[str]]:
     """What a page says to type, of ours."""
     said = re.findall(
-        r"^\$ (?:sudo )?(kproxy (?:conformance|spec) [^|<>&\n]+)$",
+        r"^\$ (?:sudo )?(?:\"\$\(command -v )?(kproxy(?:\)\")? (?:conformance|spec) [^|<>&\n]+)$",
         path.read_text(encoding="utf-8"),
         re.MULTILINE,
     )
-    return [shlex.split(line, comments=True)[1:] for line in said]
+    return [shlex.split(line.replace(')"', "", 1), comments=True)[1:] for line in said]
 
 
 def test_the_tutorials_have_commands() -> None:
     assert sum(len(commands(path)) for path in TUTORIALS) > 10
+
+
+SUDO = """#!/bin/sh
+exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"
+"""
+"""What sudo does to the search path (secure_path): a program of a virtual environment is not found by its name."""
+NOT_FOUND = {126, 127}
+"""Exit statuses of a shell for a program that it does not find, or may not run."""
+
+
+def typed_as_root(line: str, place: Path) -> int:
+    """Exit status of a line of a shell in whose environment ours is active, with `--help` at its end."""
+    (place / "sudo").write_text(SUDO)
+    (place / "sudo").chmod(0o755)
+    path = f"{place}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", f"{line} --help"], env=os.environ | {"PATH": path}, capture_output=True, check=False
+    )
+    return done.returncode
+
+
+def test_what_the_tutorials_type_as_root_is_found_in_a_virtual_environment(tmp_path: Path) -> None:
+    lines = [
+        line.removeprefix("$ ")
+        for path in TUTORIALS
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line.startswith("$ sudo ")
+    ]
+    assert len(lines) >= 5
+    assert [line for line in lines if typed_as_root(line, tmp_path) in NOT_FOUND] == []
+    assert typed_as_root("sudo kproxy conformance run", tmp_path) in NOT_FOUND
 
 
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.name)
@@ -152,7 +192,7 @@ def runs(path: Path) -> Iterator[tuple[list[str], str]]:
     """What a page says to run of the catalogue's cases, and the text up to the end of its block."""
     text = path.read_text(encoding="utf-8")
     for line, printed in re.findall(
-        r"^\$ .*?kproxy (conformance run .+)\n((?:(?!```|\$ ).*\n)*)", text, re.MULTILINE
+        r"^\$ .*?kproxy(?:\)\")? (conformance run .+)\n((?:(?!```|\$ ).*\n)*)", text, re.MULTILINE
     ):
         if "--case " in line:
             yield shlex.split(line), printed

@@ -64,7 +64,7 @@ def test_the_folders_of_the_readme_are_those_of_the_package() -> None:
 
 
 def test_the_start_for_an_author_is_a_subject_file_and_a_command_that_can_be_used() -> None:
-    found = re.search(r"<<'EOF'\n(.+?)EOF\n\./run conformance ([^\n]+)\n", README, re.DOTALL)
+    found = re.search(r"<<'EOF'\n(.+?)EOF\nkproxy conformance run ([^\n]+)\n", README, re.DOTALL)
     assert found
     assert subject_from_toml(found[1], "README.md", "/bin/true").modes
     cli.build_parser().parse_args(["conformance", "run", *shlex.split(found[2])])

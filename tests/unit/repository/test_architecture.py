@@ -29,6 +29,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     # the machine
     "tls": set(),
     "console": set(),
+    # what programs read of a command's output
+    "documents": set(),
     # the table of options: of every command, of pytest, of the Action and of the documentation
     "options": set(),
     "linux": {"model.network"},
@@ -45,12 +47,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "proxy.backends": {"proxy.plan", "model.network", "linux", "proxy.daemon.config.configuration"},
     # the matches of this node's pods
     "proxy.backends.pods": {"proxy.plan", "linux.netfilter"},
+    # the matches of addresses that accept node ports
+    "proxy.backends.node_ports": {"proxy.plan", "linux.netfilter", "model.network"},
     # the rules and tools of iptables, for the modes that use them
     "proxy.backends.xtables": {"model.network", "linux.netfilter"},
     "proxy.backends.xtables.kernel": {"proxy.backends.xtables", "model.network", "linux", "linux.netfilter"},
     "proxy.backends.*": {
         *("proxy.plan", "model.network", "linux.netfilter"),
-        *("proxy.backends", "proxy.backends.pods", "proxy.backends.xtables"),
+        *("proxy.backends", "proxy.backends.pods", "proxy.backends.node_ports", "proxy.backends.xtables"),
     },
     "proxy.backends.*.kernel": {
         *("proxy.backends.*", "proxy.backends", "proxy.plan", "model.network", "linux", "linux.netfilter"),
@@ -65,39 +69,49 @@ MAY_IMPORT: dict[str, set[str]] = {
     "proxy.relay": {"proxy.plan", "model.network", "linux"},
     # which modes there are only the registry knows
     "proxy.daemon": PIPE
-    | {"proxy.backends", "proxy.relay", "linux", "tls"}
+    | {"proxy.backends", "proxy.relay", "linux", "tls", "documents"}
     | {"proxy.daemon.config.configuration", "proxy.daemon.config.duration"},
     # the specification shares no policy code with the proxy, or their agreement would prove nothing
     "spec": MODEL,
     # namespaces, probes, an API server; nothing of the proxy
-    "lab": {"lab.topology", *MODEL, "linux", "tls", "console"},
+    "lab": {"lab.topology", *MODEL, "linux", "tls", "console", "documents"},
     "lab.topology": {"model.network"},
     # judging any proxy: nothing of ours is known but in the simulator, which command opens
     "conformance": {
         *MODEL,
         *("spec", "lab", "lab.topology", "linux", "linux.netfilter", "tools.trace", "tools.trace.live"),
-        *("tls", "console", "options"),
+        *("tls", "console", "documents", "options"),
     },
     "conformance.testbeds.simulator": PIPE
     | BACKENDS
-    | {"conformance", "proxy.backends.xtables", "linux", "linux.netfilter", "spec", "lab.topology"},
+    | {
+        *("conformance", "proxy.backends.xtables", "proxy.relay", "linux", "linux.netfilter"),
+        *("spec", "lab.topology"),
+    },
     # universes from seeds: conformance's words and lab, the oracle over time
     "universes": {*MODEL, "conformance", "lab", "lab.topology", "spec", "console"},
     # what pytest finds: asleep until it is asked for
     "pytest_plugin": {"conformance"},
-    "conformance.command": {"conformance", "conformance.testbeds.simulator", "spec", "console"},
+    "conformance.command": {"conformance", "conformance.testbeds.simulator", "spec", "console", "documents"},
     "conformance.generate.command": {"conformance", "conformance.command", "console"},
     "conformance.testbeds.cluster.command": {"conformance", "conformance.command", "lab", "console"},
     # commands for people
     "tools": set(),
     # the specification queried by people: reads what kubectl printed
-    "tools.explain": {"spec", *MODEL},
+    "tools.explain": {"spec", *MODEL, "documents"},
     # one ID of the specification, with the places that cite it; reads the names of chains for mutants
-    "tools.reference": {"spec", "conformance"},
+    "tools.reference": {"spec", "conformance", "documents"},
     # one packet through the rules of a node; only reading a live node has effects
     "tools.trace": {"linux.netfilter", "tools.explain", *MODEL},
     "tools.trace.live": {"tools.trace", "linux.netfilter", "linux", "model.network"},
-    "tools.trace.command": {"tools.trace", "tools.trace.live", "linux.netfilter", "tools.explain", *MODEL},
+    "tools.trace.command": {
+        "tools.trace",
+        "tools.trace.live",
+        "linux.netfilter",
+        "tools.explain",
+        *MODEL,
+        "documents",
+    },
     # somebody's cluster in the lab: one kept running, two compared
     "tools.lab_session": {
         *("tools.explain", "spec", *MODEL, "linux", "lab", "lab.topology", "conformance", "options"),
@@ -110,12 +124,14 @@ MAY_IMPORT: dict[str, set[str]] = {
         "lab",
         "lab.topology",
         "conformance",
+        "documents",
     },
     # the composition root: nothing imports it
     "cli": PIPE
     | BACKENDS
     | {
         "options",
+        "documents",
         "tools.explain",
         "tools.reference",
         "tools.trace.command",
@@ -137,12 +153,12 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 PURE = (
     *("model", "model.network", "model.api", "proxy.snapshot", "proxy.plan", "proxy.backends.*"),
-    *("proxy.backends.xtables", "proxy.backends.pods"),
+    *("proxy.backends.xtables", "proxy.backends.pods", "proxy.backends.node_ports"),
     *("spec", "linux.netfilter", "tools.trace", "lab.topology"),
 )
 _CLUSTER = "kproxy.conformance.testbeds.cluster"
 PURE_MODULES = (
-    *("kproxy.proxy.relay.table", "kproxy.proxy.relay.choice"),
+    *("kproxy.proxy.relay.table", "kproxy.proxy.relay.choice", "kproxy.proxy.relay.portals"),
     *("kproxy.conformance.case", "kproxy.conformance.binding.bind", "kproxy.conformance.cases"),
     *(
         f"{_CLUSTER}.{name}"

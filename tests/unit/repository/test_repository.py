@@ -16,6 +16,12 @@ from tests.support.paths import ROOT
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "changelog.d").glob("*.md")])
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 REUSABLE = ROOT / ".github/workflows/judge.yml"
+RELEASE = ROOT / ".github/workflows/release.yml"
+UPLOADS = {
+    "package": {"contents": "read", "id-token": "write", "attestations": "write"},
+    "image": {"contents": "read", "packages": "write", "id-token": "write"},
+}
+"""What the jobs of a release may do: to be trusted by PyPI and cosign, and to upload the image."""
 """For other repositories: it judges what they build, by ``action.yml``."""
 DECISIONS = sorted((ROOT / "docs/adr").glob("*.md"))
 FRAGMENTS = sorted(path for path in (ROOT / "changelog.d").iterdir() if path.name != "README.md")
@@ -195,7 +201,9 @@ def test_a_changelog_fragment_has_a_known_type(path: Path) -> None:
     assert text(path).strip()
 
 
-@pytest.mark.parametrize("path", [p for p in WORKFLOWS if p != REUSABLE], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", [p for p in WORKFLOWS if p not in {REUSABLE, RELEASE}], ids=lambda path: path.name
+)
 def test_a_workflow_calls_only_what_a_person_can_call(path: Path) -> None:
     steps = [step for job in yaml.safe_load(text(path))["jobs"].values() for step in job["steps"]]
     lines = [line for step in steps for line in step.get("run", "").splitlines()]
@@ -207,8 +215,11 @@ def test_a_workflow_calls_only_what_a_person_can_call(path: Path) -> None:
 def test_a_workflow_may_do_little_and_pins_what_it_uses(path: Path) -> None:
     workflow = yaml.safe_load(text(path))
     assert workflow["permissions"] == {}
-    assert workflow["concurrency"]["cancel-in-progress"]
-    assert all(job["permissions"] == {"contents": "read"} for job in workflow["jobs"].values())
+    assert workflow["concurrency"]["cancel-in-progress"] == (path != RELEASE)
+    permissions = {name: job["permissions"] for name, job in workflow["jobs"].items()}
+    assert permissions == dict(
+        UPLOADS if path == RELEASE else {name: {"contents": "read"} for name in permissions}
+    )
     used = [
         line for line in re.findall(r"^ +-? *uses: (.+)", text(path), re.MULTILINE) if line != "./.kproxy"
     ]

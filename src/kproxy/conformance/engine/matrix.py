@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -75,13 +75,19 @@ def _place_run(options: RunOptions, cases: Sequence[Case], kernels: Surveyors) -
     )
 
 
-def describe_placements(runs: Iterable[PlannedRun]) -> list[str]:
+def describe_placements(runs: Sequence[PlannedRun]) -> list[str]:
     """Lines with the kernels of runs; runs with the same kernel for the same reason share a line."""
     names: dict[str, list[str]] = {}
     for run in runs:
         if run.placement:
             names.setdefault(run.placement, []).append(run.name)
-    return [f"{', '.join(those)}: {place}" for place, those in names.items()]
+    lines = [f"{', '.join(those)}: {place}" for place, those in names.items()]
+    guests = [run.name for run in runs if run.in_guests]
+    if guests and len(guests) < len(runs):
+        lines.append(
+            f"{', '.join(guests)} takes minutes in a guest; `--kernel host --skip-missing-kernels` leaves it out"
+        )
+    return lines
 
 
 def packages_to_install(wanted: Sequence[RunOptions], cases: Sequence[Case]) -> list[str]:
@@ -106,30 +112,40 @@ class _MatrixRunner:
         self._subject, self._cases, self._board = subject, cases, board
         self._running: set[Process] = set()
         self._interrupts = 0
+        self._failed = 0
 
     async def run_all(self, runs: Sequence[PlannedRun]) -> list[RunOutcome]:
         """See `kproxy.conformance.engine.matrix.run_matrix`."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._interrupt, number)
-        sequences = [[run for run in runs if run.in_guests is in_guests] for in_guests in (False, True)]
-        done = await asyncio.gather(*map(self._run_sequence, sequences))
+        here, in_guests = ([run for run in runs if run.in_guests is guest] for guest in (False, True))
+        done = await asyncio.gather(
+            self._run_sequence(here, more=bool(in_guests)), self._run_sequence(in_guests)
+        )
         if self._interrupts:
             raise KeyboardInterrupt
         outcomes: Mapping[str, RunOutcome] = done[0] | done[1]
         return [outcomes[run.name] for run in runs]
 
-    async def _run_sequence(self, runs: Iterable[PlannedRun]) -> dict[str, RunOutcome]:
-        outcomes = {}
+    async def _run_sequence(self, runs: Sequence[PlannedRun], *, more: bool = False) -> dict[str, RunOutcome]:
+        """Runs one after the other; ``more``: runs in guests go on, so the table of these is shown already."""
+        outcomes: dict[str, RunOutcome] = {}
         for run in runs:
             if not self._interrupts:
                 outcomes[run.name] = outcome = await self._outcome(run)
+                self._failed += sum(entry.result is Result.FAILED for entry in outcome.report.results)
                 self._board.finish(run.name, matrix_console.verdict_lines(outcome))
+        if more and outcomes and not self._interrupts:
+            self._board.show(matrix_console.early_table(list(outcomes.values()), self._board.width))
         return outcomes
 
     async def _outcome(self, run: PlannedRun) -> RunOutcome:
         if run.refusal:
             return self._without_report(run, Result.NOT_RUNNABLE, run.refusal, 0.0)
+        if run.options.maxfail and self._failed >= run.options.maxfail:
+            reason = f"not tried: {self._failed} cases had failed (--maxfail {run.options.maxfail})"
+            return self._without_report(run, Result.NOT_RUNNABLE, reason, 0.0)
         begun = time.monotonic()
         log_tail = child_process.LogTail(partial(self._board.update, run.name))
         status, given = await self._run_child(run, log_tail)

@@ -19,6 +19,7 @@ from kproxy.conformance.binding.bind import Instance, bind_cases
 from kproxy.conformance.case import Case, Profile
 from kproxy.conformance.engine.convergence import LatencySample
 from kproxy.conformance.engine.judging import Finding, InstanceProgress
+from kproxy.conformance.engine.progress import RunProgress
 from kproxy.conformance.engine.runner import run_instances
 from kproxy.conformance.reports.results import CaseResult, Report, Result
 from kproxy.conformance.subjects.deviations import excuse_usage, find_excuse
@@ -35,7 +36,8 @@ class Session:
     """Input of one run: subject, mode, cases, evidence directory, number of labs at once.
 
     ``lab_capacity``: the most cases that a lab may hold, 0 for any number. ``reproduce_command``: the command that
-    runs all of it, printed with a failing case. ``rng``: picks one case whose feature the subject does not claim, to
+    runs all of it, printed with a failing case. ``maxfail``: failed cases after which no further lab is opened, 0 for
+    any number. ``rng``: picks one case whose feature the subject does not claim, to
     run it anyway and report whether it would pass; None: no such case is run. ``reprobe``: repeat checks with
     unlawful results, for evidence.
     """
@@ -47,6 +49,7 @@ class Session:
     environment: Mapping[str, str]
     parallel_labs: int = 4
     lab_capacity: int = 0
+    maxfail: int = 0
     reproduce_command: str = "kproxy conformance run"
     rng: random.Random | None = None
     reprobe: bool = False
@@ -57,6 +60,7 @@ class LabSlots:
     """Admission of labs: a semaphore over labs that run at once, closed for good when the first two profiles end unserved."""
 
     semaphore: asyncio.Semaphore
+    progress: RunProgress = field(default_factory=RunProgress)
     any_served: bool = False
     failed_profiles: dict[str, str] = field(default_factory=dict)
     """Reasons, by the names of the profiles in which nothing was served."""
@@ -81,8 +85,9 @@ async def run_session(session: Session, open_testbed: OpenTestbed, log: Callable
             names = ", ".join(sorted(feature.value for feature in missing))
             reason = f"{session.subject.name} does not claim {names}"
             results[case.id] = CaseResult(case=case, result=Result.UNSUPPORTED, seconds=0.0, reason=reason)
-    slots = LabSlots(asyncio.Semaphore(session.parallel_labs))
-    groups = group_into_labs([case for case in session.cases if case.id not in results], session.lab_capacity)
+    able = [case for case in session.cases if case.id not in results]
+    slots = LabSlots(asyncio.Semaphore(session.parallel_labs), RunProgress(total=len(able)))
+    groups = group_into_labs(able, session.lab_capacity)
     runs = [_run_profile(session, profile, cases, open_testbed, slots, log) for profile, cases in groups]
     runs.insert(_LABS_TO_TRY, _run_one_unclaimed(session, open_testbed, slots, log))
     done = await asyncio.gather(*runs)
@@ -164,13 +169,19 @@ async def _run_profile(
     async with slots.semaphore:
         if slots.closed_reason:
             return [_unobserved(case, Result.FAILED, slots.closed_reason) for case in cases]
+        if session.maxfail and slots.progress.failed >= session.maxfail:
+            enough = f"not tried: {slots.progress.failed} cases had failed (--maxfail {session.maxfail})"
+            return [_unobserved(case, Result.NOT_RUNNABLE, enough) for case in cases]
         bound = bind_cases(cases)
         try:
             async with open_testbed(profile, bound) as testbed:
                 lacking = {case.id: reason for case in cases if (reason := testbed.not_runnable_reason(case))}
                 able = [instance for instance in bound if instance.case.id not in lacking]
                 progress = await run_instances(
-                    testbed, able, lambda text: log(f"{profile.name}: {text}"), reprobe=session.reprobe
+                    testbed,
+                    able,
+                    lambda text: log(f"{slots.progress}; {profile.name}: {text}"),
+                    reprobe=session.reprobe,
                 )
                 slots.latency_samples += testbed.convergence()
                 folders = await _keep_evidence(session, testbed, progress, log)
@@ -181,7 +192,9 @@ async def _run_profile(
             return [_unobserved(case, Result.FAILED, f"profile {profile.name}: {reason}") for case in cases]
         except HarnessError as reason:
             return [_unobserved(case, Result.BROKEN, f"profile {profile.name}: {reason}") for case in cases]
-    return [_result(session, case, progress, lacking.get(case.id, ""), folders) for case in cases]
+    results = [_result(session, case, progress, lacking.get(case.id, ""), folders) for case in cases]
+    slots.progress.add(len(results), sum(entry.result is Result.FAILED for entry in results))
+    return results
 
 
 def _unobserved(case: Case, result: Result, reason: str) -> CaseResult:

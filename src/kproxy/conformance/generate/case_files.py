@@ -105,8 +105,10 @@ def load_case_file(path: str) -> Case:
     """Case that a file assigns to ``WORLD``. Raises `InvalidCaseFile`."""
     try:
         return parse_case_file(Path(path).read_text(encoding="utf-8"), path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidCaseFile(f"--case-file {path}: {error}") from error
+    except OSError as error:
+        raise InvalidCaseFile(f"--case-file {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidCaseFile(f"--case-file {path}: that is no text, and a case file is Python") from error
 
 
 def parse_case_file(text: str, path: str) -> Case:

@@ -44,6 +44,12 @@ def print_matrix(outcomes: Sequence[RunOutcome], console: Console, seconds: floa
         console.print(line, highlight=False, soft_wrap=True)
 
 
+def early_table(outcomes: Sequence[RunOutcome], width: int) -> Table | str:
+    """The table of the runs that have ended, while others go on; empty if none of them was judged."""
+    judged = [outcome for outcome in outcomes if not outcome.refusal]
+    return _table(judged, width) if judged else ""
+
+
 def _table(outcomes: Sequence[RunOutcome], width: int) -> Table:
     columns = [{entry.case.id: entry for entry in outcome.report.results} for outcome in outcomes]
     results = outcomes[0].report.results

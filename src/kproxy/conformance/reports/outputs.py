@@ -11,6 +11,7 @@ from pathlib import Path
 from kproxy.conformance.reports import junit, markdown, page, results_document
 from kproxy.conformance.reports.comparison import Comparison, compare_runs
 from kproxy.conformance.reports.results_reader import parse_results
+from kproxy.documents import as_yaml
 
 STANDARD_OUTPUT = "-"
 MOST_EVIDENCE_CHARACTERS = 6000
@@ -26,6 +27,7 @@ class Outputs:
     """A path for each form, ``-`` for standard output, empty for none."""
 
     json: str = ""
+    yaml: str = ""
     junit: str = ""
     markdown: str = ""
     html: str = ""
@@ -77,6 +79,8 @@ def write_results(result: results_document.Json, outputs: Outputs) -> None:
     data = results_document.format_document(result)
     if outputs.json:
         write_bytes(data, outputs.json)
+    if outputs.yaml:
+        write_bytes(as_yaml(data).encode(), outputs.yaml)
     write_comparison(compare_runs([parse_results(data, outputs.json or "this run")]), outputs)
 
 

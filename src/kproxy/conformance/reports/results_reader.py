@@ -113,11 +113,12 @@ class RunRead(msgspec.Struct, frozen=True):
 
 
 class DocumentRead(msgspec.Struct, frozen=True):
-    """A document; one of a single run has that run in ``runs``."""
+    """A document; one of a single run has that run in ``runs``.  ``date``: empty in documents of earlier releases."""
 
     runs: tuple[RunRead, ...]
     cases: Mapping[str, CaseRead]
     where: str = ""
+    date: str = ""
 
 
 class _Head(msgspec.Struct):
@@ -139,12 +140,15 @@ def parse_results(data: bytes, where: str) -> DocumentRead:
 def _document(document: Mapping[str, Any], where: str) -> DocumentRead:
     if "runs" in document:
         return msgspec.structs.replace(msgspec.convert(document, DocumentRead), where=where)
-    run, cases = msgspec.convert(document, RunRead), msgspec.convert(document, _Cases).cases
-    return DocumentRead(runs=(run,), cases=cases, where=where)
+    run, rest = msgspec.convert(document, RunRead), msgspec.convert(document, _Rest)
+    return DocumentRead(runs=(run,), cases=rest.cases, where=where, date=rest.date)
 
 
-class _Cases(msgspec.Struct):
+class _Rest(msgspec.Struct):
+    """Fields of a document of one run that are not of the run."""
+
     cases: Mapping[str, CaseRead]
+    date: str = ""
 
 
 def load_results(paths: Sequence[str]) -> list[DocumentRead]:
@@ -153,11 +157,15 @@ def load_results(paths: Sequence[str]) -> list[DocumentRead]:
 
 
 def _load_document(path: str) -> DocumentRead:
+    return parse_results(read_document(path), path)
+
+
+def read_document(path: str) -> bytes:
+    """The bytes of a file.  Raises `InvalidResults`."""
     try:
-        data = Path(path).read_bytes()
+        return Path(path).read_bytes()
     except OSError as error:
         raise InvalidResults(f"{path}: {error.strerror}") from error
-    return parse_results(data, path)
 
 
 def _check_format(found: str, where: str) -> None:

@@ -52,17 +52,18 @@ class Excuse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class UniverseExcuse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Excuse for packets of universes (`kproxy.universes`) that cite one of these clauses and of which this was seen.
 
-    ``seen``: a glob over the text of the observation; ``established``: only packets that are not the first of their connection or
-    socket.
+    ``seen``: a glob over the text of the observation; ``packet``: one over that of the packet (`host b to web node port localhost of b`);
+    ``established``: only packets that are not the first of their connection or socket.
     """
 
     clauses: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
     seen: Annotated[str, msgspec.Meta(min_length=1)]
+    packet: Annotated[str, msgspec.Meta(min_length=1)] = "*"
     established: bool = False
 
-    def covers(self, clauses: Iterable[str], seen: str, *, established: bool) -> bool:
+    def covers(self, clauses: Iterable[str], seen: str, packet: str, *, established: bool) -> bool:
         """True if it excuses a packet that broke these clauses."""
-        if self.established and not established:
+        if (self.established and not established) or not fnmatch.fnmatchcase(packet, self.packet):
             return False
         return not set(self.clauses).isdisjoint(clauses) and fnmatch.fnmatchcase(seen, self.seen)
 
@@ -85,9 +86,11 @@ class Deviation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         if not self.excuses and not self.universes:
             raise ValueError(f"deviation {self.text!r} excuses nothing: give it excuses, or universes")
 
-    def excuses_packet(self, mode: str, clauses: Sequence[str], seen: str, *, established: bool) -> bool:
+    def excuses_packet(
+        self, mode: str, clauses: Sequence[str], seen: str, packet: str, *, established: bool
+    ) -> bool:
         """True if it excuses a packet of a universe."""
-        covered = (one.covers(clauses, seen, established=established) for one in self.universes)
+        covered = (one.covers(clauses, seen, packet, established=established) for one in self.universes)
         return self.mode in {"", mode} and any(covered)
 
     def excuses_for(self, case: str, mode: str) -> tuple[Excuse, ...]:

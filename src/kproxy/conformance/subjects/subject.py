@@ -39,7 +39,7 @@ DOCUMENTED_SUBJECTS = ("kproxy", "kube-proxy")
 """Subjects whose conformance the specification's pages list clause by clause."""
 
 
-MODE_BEFORE = {"iptables": "nftables", "nftables": "iptables", "ipvs": "nftables"}
+MODE_BEFORE = {"iptables": "nftables", "nftables": "iptables", "ipvs": "nftables", "userspace": "nftables"}
 """For each mode, another mode whose rules kube-proxy cleans up at its start (KEP-3866): none between iptables and ipvs."""
 
 
@@ -70,6 +70,18 @@ class SubjectProcess(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     ready: tuple[str, ...] = ()
 
 
+class Implementation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who makes a subject, for results that others cite.
+
+    ``contact``: a person, a list or a page.  ``version``: empty for the first line that `version-command` prints.
+    """
+
+    project: str = ""
+    url: str = ""
+    version: str = ""
+    contact: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """A service proxy to be judged; a file's keys are these fields, with hyphens."""
@@ -79,6 +91,7 @@ class Subject:
     command: Arguments = ()
     processes: tuple[SubjectProcess, ...] = ()
     version_command: tuple[str, ...] = ()
+    cleanup_command: tuple[str, ...] = ()
     binary: str = ""
     min_sync_period: str = "10ms"
     features: frozenset[Feature] = frozenset(Feature)
@@ -87,6 +100,7 @@ class Subject:
     files: Mapping[str, str] = field(default_factory=dict)
     mounts: Mapping[MountPoint, FileSystem] = field(default_factory=dict)
     deviations: tuple[Deviation, ...] = ()
+    implementation: Implementation = field(default_factory=Implementation)
 
     @property
     def all_processes(self) -> tuple[SubjectProcess, ...]:

@@ -224,6 +224,24 @@ class Proxies:
         while self._rooms:
             await self._rooms.popitem()[1].close()
 
+    @property
+    def can_clean_up(self) -> bool:
+        """True if the subject has a command that removes what it left."""
+        return bool(self._subject.cleanup_command)
+
+    async def clean_up(self, node: str) -> None:
+        """Kill a node's proxy, and run the subject's own command that removes what it left.
+
+        Raises `SubjectFailed` if that fails.
+        """
+        await self.kill(node)
+        values = self._values(node)
+        argv = [fill_placeholders(argument, values) for argument in self._subject.cleanup_command]
+        cleaning = spawn(argv, self._network[node], log=self.log(node), path_prefix=self._tools)
+        await cleaning.wait()
+        if cleaning.returncode:
+            raise SubjectFailed(self.explained(f"{shlex.join(argv)} ended with {cleaning.returncode}", node))
+
     async def refuse_writes(self, node: str, family: Family | None = None, seconds: float = 0.0) -> None:
         """Make the kernel writes of a node's proxy fail with ENOBUFS, so late, of one family or both. Raises `LabError`."""
         if node not in self._write_faults:

@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from kproxy.console import Console
+from kproxy.documents import TEXT, print_document
 from kproxy.lab.kernels import boot, choice, host, rootless, uml, vm
 from kproxy.lab.kernels.abilities import Ability, KernelName, KernelSurvey, find_system_programs
 from kproxy.lab.kernels.build import SELF_TEST, ProgressCallback, Recipe, build_uml_kernel
@@ -20,7 +21,7 @@ from kproxy.lab.namespaces import LabError
 DONE, FAILED, CANNOT = 0, 1, 2
 
 
-def run_doctor(explicit: str = "") -> int:
+def run_doctor(explicit: str = "", form: str = TEXT) -> int:
     """Print each kernel's abilities, and remedies for missing ones; 0 when the lab can be run on one of them."""
     find_system_programs()
     console = Console()
@@ -30,10 +31,27 @@ def run_doctor(explicit: str = "") -> int:
         _booted(uml.survey_uml(explicit), explicit),
         vm.survey_vm(),
     ]
-    console.print(abilities_table(surveys))
-    for line in (*kernel_advice(surveys), "", simulation_advice(surveys)):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if form != TEXT:
+        print_document(
+            {"schema": "kproxy-lab-doctor/1", "kernels": list(map(_survey_document, surveys))}, form
+        )
+    else:
+        console.print(abilities_table(surveys))
+        for line in (*kernel_advice(surveys), "", simulation_advice(surveys)):
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
     return DONE if any(not survey.unusable for survey in surveys) else CANNOT
+
+
+def _survey_document(survey: KernelSurvey) -> dict[str, object]:
+    """A kernel as data: why each ability is missing, or an empty text; ``unusable`` and ``fix`` if nothing can run there."""
+    found = {ability.value: reason for ability, reason in survey.findings.items()}
+    return {
+        "name": survey.name.value,
+        "what": survey.what,
+        "unusable": survey.unusable,
+        "fix": survey.fix,
+        "missing": found,
+    }
 
 
 def _booted(survey: KernelSurvey, explicit: str) -> KernelSurvey:

@@ -134,7 +134,8 @@ class KubeStore:
         try:
             code, body = self._send(method, path, document, content_type)
         except (OSError, http.client.HTTPException) as error:
-            raise LabError(f"the API server: {method} {path}: {error}") from error
+            at = self._connect()
+            raise LabError(f"the API server at {at.host}:{at.port}: {method} {path}: {error}") from error
         answer: dict[str, Any] = msgspec.json.decode(body)
         if code >= http.client.BAD_REQUEST and code not in tolerated:
             raise NotAdmitted(

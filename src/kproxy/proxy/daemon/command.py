@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from kproxy import __version__
@@ -40,18 +40,27 @@ def run_daemon_command(arguments: Sequence[str]) -> int:
             return _print(f"kproxy {__version__}")
         file = _watched_config_file(given)
         resolved = resolve(given, file.content if file else None)
-    except (FlagError, InvalidConfiguration, OSError) as error:
-        for line in str(error).splitlines():
-            sys.stderr.write(f"kproxy run: {line}\n")
-        return EXIT_FAILURE
+    except FlagError as error:
+        return _report_errors(error.problems)
+    except InvalidConfiguration as error:
+        where = f"--config {given.text('config')}: " if given.text("config") else ""
+        return _report_errors(f"{'' if e.path.startswith('--') else where}{e}" for e in error.problems)
+    except OSError as error:
+        return _report_errors([f"--config {error.filename}: {error.strerror}"])
     return _execute(given, resolved, file)
+
+
+def _report_errors(texts: Iterable[str]) -> int:
+    for text in texts:
+        sys.stderr.write(f"kproxy run: {text}\n")
+    return EXIT_FAILURE
 
 
 def _execute(given: ParsedFlags, resolved: Resolved, file: WatchedFile | None) -> int:
     config = resolved.config
     logs.configure_logging(config.logging)
     for warning in resolved.warnings:
-        log.warning("configuration: %s", warning)
+        log.warning("configuration%s: %s", f" {file.path}" if file else "", warning)
     if target := given.text("write-config-to"):
         return write_configuration(config, Path(target))
     if given.is_set("cleanup"):

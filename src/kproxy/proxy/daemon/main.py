@@ -29,6 +29,7 @@ from kproxy.proxy.daemon.cluster.credentials import Authorizer
 from kproxy.proxy.daemon.cluster.kubeconfig import (
     ClientConfig,
     KubeconfigError,
+    check_server,
     load_in_cluster_config,
     load_kubeconfig,
 )
@@ -140,7 +141,9 @@ def _watch_cluster(config: Configuration, client: ApiClient, store: ClusterStore
     if find_backend(config.mode).follows_service_cidrs:
         resources.append(SERVICE_CIDRS)
     for resource in resources:
-        start_thread(Reflector(client, resource, store).run, f"watch {_plural(resource)}")
+        start_thread(
+            Reflector(client, resource, store, server=client.server).run, f"watch {_plural(resource)}"
+        )
 
 
 def node_name(config: Configuration) -> str:
@@ -158,10 +161,19 @@ def _connection(path: str, master: str) -> ClientConfig:
     if path or not master:
         connection = load_kubeconfig(Path(path)) if path else load_in_cluster_config(os.environ)
     else:
-        connection = ClientConfig(server=master)
+        connection = ClientConfig(server=_master_url(master))
     if master:
-        connection = replace(connection, server=master if "://" in master else f"http://{master}")
+        connection = replace(connection, server=_master_url(master))
     return connection
+
+
+def _master_url(master: str) -> str:
+    url = master if "://" in master else f"http://{master}"
+    try:
+        check_server(url)
+    except KubeconfigError as error:
+        raise KubeconfigError(f"--master {master}: {error}") from error
+    return url
 
 
 def _plural(resource: WatchedResource) -> str:
@@ -169,4 +181,7 @@ def _plural(resource: WatchedResource) -> str:
 
 
 def _stop(_number: int, _frame: FrameType | None) -> NoReturn:
+    """End; a signal that follows, as of a process group and then of its leader, finds the end under way."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
     raise _Stop

@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
 from kproxy.conformance.binding.bind import Instance
 from kproxy.conformance.case import Probe
 from kproxy.conformance.engine.side_by_side import CannotCompare, run_side_by_side
 from kproxy.conformance.generate.from_dump import CopiedInstance, copied_instances
 from kproxy.conformance.subjects.subject import InvalidSubject, Subject
+from kproxy.documents import TEXT, print_document
 from kproxy.lab.topology import Topology
 from kproxy.model.network import Protocol
 from kproxy.spec.node import NodeFacts
@@ -49,7 +48,7 @@ class CompareOptions:
     binaries: tuple[str, str]
     cluster: ReplicaOptions
     kernel: str = "auto"
-    json: str = ""
+    form: str = TEXT
     export: Path | None = None
     arguments: Sequence[str] = ()
 
@@ -122,9 +121,6 @@ def replica_node_facts(dump: Dump, lab: Topology, settings: ProxySettings) -> di
 
 def _can_write(options: CompareOptions) -> None:
     """Check that outputs can be written, before the run rather than after it. Raises `CannotCopy`."""
-    place = Path(options.json)
-    if options.json not in {"", "-"} and (place.is_dir() or not place.absolute().parent.is_dir()):
-        raise CannotCopy(f"--json {place}: that is no file in a folder that exists")
     if options.export is not None:
         try:
             options.export.mkdir(parents=True, exist_ok=True)
@@ -133,14 +129,10 @@ def _can_write(options: CompareOptions) -> None:
 
 
 def _report(options: CompareOptions, dump: Dump, report: show.ComparisonReport) -> int:
-    if options.json:
-        data = msgspec.json.format(msgspec.json.encode(show.comparison_document(report)), indent=2) + b"\n"
-        if options.json == "-":
-            sys.stdout.buffer.write(data)
-        else:
-            Path(options.json).write_bytes(data)
-    if options.json != "-":
+    if options.form == TEXT:
         sys.stdout.write(show.comparison_text(report))
+    else:
+        print_document(show.comparison_document(report), options.form)
     for path in _export(options, dump, report):
         sys.stderr.write(f"kproxy conformance run --case-file {path}\n")
     if report.compared.broken and not report.unknown:

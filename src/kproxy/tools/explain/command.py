@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
+from kproxy.documents import TEXT, print_document
 from kproxy.model.network import Address, parse_address
 from kproxy.spec.node import PRIMARY
 from kproxy.tools.explain import show
@@ -27,7 +26,7 @@ class ExplainOptions:
     sender: str
     target: str
     node: str
-    output: str
+    form: str
     mode: str
     cluster_cidr: str
     node_port_addresses: str
@@ -48,12 +47,10 @@ def explain(question: ExplainOptions) -> int:
     for rejected in dump.cluster.rejected:
         name = "/".join(filter(None, rejected.key)) or "without a name"
         sys.stderr.write(f"kproxy spec explain: {rejected.kind} {name} is left out: {rejected.reason}\n")
-    if question.output == "json":
-        sys.stdout.write(
-            msgspec.json.format(msgspec.json.encode(show.explanation_document(found, dump))).decode() + "\n"
-        )
-    else:
+    if question.form == TEXT:
         sys.stdout.write(show.format_explanation(found, dump))
+    else:
+        print_document(show.explanation_document(found, dump), question.form)
     return 0
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from kproxy.documents import syntax_error
 from kproxy.model import api
 from kproxy.model.network import Address, Family, family_of, parse_address
 
@@ -86,7 +87,9 @@ def parse_dump(texts: Iterable[tuple[str, bytes]]) -> Dump:
 def _items(name: str, text: bytes) -> Iterator[Document]:
     try:
         documents = [msgspec.json.decode(text)] if text.lstrip()[:1] in {b"{", b"["} else _yaml(text)
-    except (msgspec.DecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
+    except yaml.YAMLError as error:
+        raise CannotExplain(f"{name}: neither YAML nor JSON: {syntax_error(error)}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CannotExplain(f"{name}: neither YAML nor JSON: {error}") from error
     for document in documents:
         yield from _flattened(name, document)

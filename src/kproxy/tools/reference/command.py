@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from kproxy.documents import TEXT, print_document
 from kproxy.spec.topics import TOPICS
 from kproxy.tools.reference.entries import Item, ReferenceEntry, entries, suggestions
 
@@ -21,23 +21,31 @@ class ShowOptions:
     """The arguments of the command line; without an ``id`` the topics are listed."""
 
     id: str
-    json: bool
+    form: str
 
 
 def show(options: ShowOptions) -> int:
     """Print the entry of an ID; 0, or 2 when nothing has it."""
     if not options.id:
-        sys.stdout.writelines(f"{topic.name:16} {topic.about}\n" for topic in TOPICS.values())
-        return 0
+        return _list_topics(options.form)
     found = list(entries(options.id))
     if not found:
         sys.stderr.write(_unknown(options.id))
         return EXIT_UNKNOWN_ID
-    if options.json:
-        documents = [entry_document(entry) for entry in found]
-        sys.stdout.write(json.dumps({"schema": "kproxy-spec-show/2", "entries": documents}, indent=1) + "\n")
-    else:
+    if options.form == TEXT:
         sys.stdout.write("\n".join(format_entry(entry) for entry in found))
+    else:
+        documents = [entry_document(entry) for entry in found]
+        print_document({"schema": "kproxy-spec-show/2", "entries": documents}, options.form)
+    return 0
+
+
+def _list_topics(form: str) -> int:
+    if form == TEXT:
+        sys.stdout.writelines(f"{topic.name:16} {topic.about}\n" for topic in TOPICS.values())
+    else:
+        topics = [{"name": topic.name, "about": topic.about} for topic in TOPICS.values()]
+        print_document({"schema": "kproxy-spec-topics/1", "topics": topics}, form)
     return 0
 
 
@@ -80,7 +88,7 @@ def _lines(entry: ReferenceEntry) -> Iterator[str]:
         yield f"{name}:" if items else f"{name}: none"
         yield from (f"  {_with_place(item)}" for item in items[:most])
         if len(items) > most:
-            yield f"  {len(items) - most} more with --json"
+            yield f"  {len(items) - most} more with -o json"
 
 
 def _with_place(item: Item) -> str:

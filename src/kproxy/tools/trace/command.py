@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
+from kproxy.documents import TEXT, print_document
 from kproxy.linux.netfilter.node_state import TracedNode
 from kproxy.linux.netfilter.packet_state import TracedPacket
 from kproxy.linux.netfilter.readers.errors import CannotRead
@@ -21,6 +20,7 @@ from kproxy.tools.trace.answer import trace_packet
 from kproxy.tools.trace.query import CannotTrace, TraceQuery, resolve_query
 
 CANNOT = 2
+SHORT = "short"
 RULES = frozenset({SourceKind.IPTABLES, SourceKind.NFTABLES, SourceKind.IPVS, SourceKind.IPVS_PROC})
 
 
@@ -33,7 +33,7 @@ class TraceOptions:
     target: str
     via: str
     node_address: Sequence[str]
-    output: str
+    form: str
 
 
 def run_trace(options: TraceOptions) -> int:
@@ -47,11 +47,10 @@ def run_trace(options: TraceOptions) -> int:
         sys.stderr.write(f"kproxy trace: {reason}\n")
         return CANNOT
     names = _names(dump, known.node, question.packet) if dump is not None else None
-    if options.output == "json":
-        document = show.trace_document(found, question, known.read, names)
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(document)).decode() + "\n")
+    if options.form in {TEXT, SHORT}:
+        sys.stdout.write(show.trace_text(found, question, known.read, names, rules=options.form == TEXT))
     else:
-        sys.stdout.write(show.trace_text(found, question, known.read, names, rules=options.output == "text"))
+        print_document(show.trace_document(found, question, known.read, names), options.form)
     return 0
 
 

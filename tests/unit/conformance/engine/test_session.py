@@ -75,6 +75,32 @@ def test_what_is_unlawful_fails_and_shows_what_was_seen(tmp_path: Path) -> None:
     assert result_of(report).reason == result_of(report).findings[0].seen
 
 
+def test_no_further_lab_is_opened_when_enough_cases_have_failed(tmp_path: Path) -> None:
+    session = Session(
+        subject=subject(),
+        mode="one",
+        cases=[ONE, TWO, THREE],
+        evidence=tmp_path,
+        environment={},
+        parallel_labs=1,
+        maxfail=1,
+    )
+    lines: list[str] = []
+    report = asyncio.run(run_session(session, opener(Scripted(always(Failure.RESET))), lines.append))
+    assert verdicts(report) == {
+        "group.one": Result.FAILED,
+        "group.two": Result.FAILED,
+        "other.three": Result.NOT_RUNNABLE,
+    }
+    assert result_of(report, "other.three").reason == "not tried: 2 cases had failed (--maxfail 1)"
+    assert any(line.startswith("0 of 3 cases; ") for line in lines)
+    everything = asyncio.run(
+        run_session(replace(session, maxfail=3), opener(Scripted(always(Failure.RESET))), lines.append)
+    )
+    assert set(verdicts(everything).values()) == {Result.FAILED}
+    assert any(line.startswith("2 of 3 cases, 2 failed, ") for line in lines)
+
+
 def test_a_known_deviation_is_distinguished_from_a_failure_and_links_to_why(tmp_path: Path) -> None:
     known = subject(deviations=(resetting("group.o*"),))
     report = report_on([ONE, TWO], opener(Scripted(always(Failure.RESET))), tmp_path, known)

@@ -83,10 +83,17 @@ def test_what_is_about_another_mode_or_case_is_not_requested() -> None:
 def test_universes_may_excuse_packets_of_established_flows_alone() -> None:
     excuse = UniverseExcuse(clauses=("a",), seen="delivered *", established=True)
     known = Deviation(link="https://example.com", text="it", universes=(excuse,), mode="one")
-    assert known.excuses_packet("one", ["a", "b"], "delivered to it", established=True)
-    assert not known.excuses_packet("one", ["a", "b"], "delivered to it", established=False)
-    assert not known.excuses_packet("one", ["a", "b"], "silence", established=True)
-    assert not known.excuses_packet("two", ["a", "b"], "delivered to it", established=True)
+    assert known.excuses_packet("one", ["a", "b"], "delivered to it", "a to b", established=True)
+    assert not known.excuses_packet("one", ["a", "b"], "delivered to it", "a to b", established=False)
+    assert not known.excuses_packet("one", ["a", "b"], "silence", "a to b", established=True)
+    assert not known.excuses_packet("two", ["a", "b"], "delivered to it", "a to b", established=True)
+
+
+def test_universes_may_excuse_packets_of_some_kind_alone() -> None:
+    excuse = UniverseExcuse(clauses=("a",), seen="*", packet="* localhost of *")
+    known = Deviation(link="https://example.com", text="it", universes=(excuse,))
+    for packet, excused in (("host a to web node port localhost of a", True), ("host a to web vip", False)):
+        assert known.excuses_packet("one", ["a"], "silence", packet, established=False) is excused
 
 
 def test_a_deviation_excuses_something() -> None:

@@ -69,8 +69,13 @@ def test_help_goes_to_standard_output() -> None:
         (("serve",), "takes no arguments"),
         (("--no-such",), "unknown flag: --no-such"),
         (("--proxy-port-range=1-2",), "--proxy-port-range is gone"),
-        (("--config=/nowhere",), "/nowhere"),
-        (("--proxy-mode=userspace",), 'mode: "userspace"'),
+        (("--proxymode=nftables",), "unknown flag: --proxymode; did you mean --proxy-mode?"),
+        (("--config=/nowhere",), "kproxy run: --config /nowhere: No such file or directory"),
+        (("--kubeconfig=/nowhere",), "kubeconfig /nowhere: No such file or directory"),
+        ((), "no API server: give --kubeconfig FILE"),
+        (("--master=ftp://x",), "--master ftp://x: 'ftp://x' is no URL of a server"),
+        (("--master=127.0.0.1:1x",), "--master 127.0.0.1:1x: "),
+        (("--proxy-mode=ebpf",), 'mode: "ebpf"'),
         (("--metrics-port=0",), "metricsBindAddress"),
     ],
 )
@@ -108,6 +113,45 @@ def test_a_file_that_cannot_be_written_is_status_1() -> None:
     ended = run("--write-config-to=/nowhere/file")
     assert ended.returncode == 1
     assert "/nowhere/file" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "reported"),
+    [
+        ("kind: [x\n", "neither YAML nor JSON: line 2, column 1: "),
+        (
+            "mode: nftables\n",
+            "no apiVersion and kind: need `apiVersion: kubeproxy.config.k8s.io/v1alpha1` and `kind: ",
+        ),
+        (HEAD + "mode: 7\n", "mode: 7: Expected `str`, got `int`"),
+    ],
+)
+def test_what_is_wrong_in_a_file_names_the_file(text: str, reported: str, tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text(text)
+    ended = run(f"--config={config}", f"--write-config-to={tmp_path}/out")
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(f"kproxy run: --config {config}: {reported}")
+    assert ended.stderr.count("\n") == 1
+
+
+def test_a_misspelt_field_names_the_file_and_what_was_meant(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text(HEAD + "modes: nftables\n")
+    ended = run(f"--config={config}", f"--write-config-to={tmp_path}/out")
+    assert ended.returncode == 0
+    assert f'configuration {config}: unknown field "modes"; did you mean "mode"?' in ended.stderr
+
+
+def test_a_server_that_does_not_answer_is_named() -> None:
+    closed = "http://127.0.0.1:1"
+    with subprocess.Popen(
+        argv(f"--master={closed}", *UNTOUCHED), stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr
+        lines = iter(process.stderr.readline, "")
+        assert any(f"services: watch of {closed} broken off (1 in a row): " in line for line in lines)
+        process.terminate()
 
 
 def test_what_strict_reading_refuses_is_logged(tmp_path: Path) -> None:

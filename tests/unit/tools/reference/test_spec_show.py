@@ -139,7 +139,7 @@ def test_nothing_like_it_is_reported_as_such(capsys: pytest.CaptureFixture[str])
 
 
 def test_json_has_every_item_with_its_place(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["spec", "show", "node-port.reaches-ready-endpoint", "--json"]) == 0
+    assert main(["spec", "show", "node-port.reaches-ready-endpoint", "-o", "json"]) == 0
     (shown,) = json.loads(capsys.readouterr().out)["entries"]
     assert len(shown["cases"]) > 100
     assert all(case["place"].startswith("src/kproxy/conformance/cases/") for case in shown["cases"])
@@ -147,7 +147,7 @@ def test_json_has_every_item_with_its_place(capsys: pytest.CaptureFixture[str]) 
 
 def test_text_shortens_long_sections(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["spec", "show", "node-port.reaches-ready-endpoint"]) == 0
-    assert "more with --json" in capsys.readouterr().out
+    assert "more with -o json" in capsys.readouterr().out
 
 
 def test_without_an_id_the_topics_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -73,7 +73,7 @@ def run_in_cluster(options: ClusterOptions) -> int:
         marks = expected_failures.read_xfails(options.run.xfails)
         subject = load_subject(options.run.proxy, binary="(in the cluster)")
         check_mode(subject, options.run.mode)
-        cases = select_cases(options.run.globs, slow=options.run.slow)
+        cases = select_cases(options.run.globs, options.run.skips, slow=options.run.slow)
         cluster = open_cluster_under_test(options)
         session = Session(
             subject=subject,

@@ -1,22 +1,28 @@
 """Connection to a cluster: a kubeconfig as TLS, headers and connections.
 
-Reading kubeconfigs, with their plugins and renewed tokens, is the `kubernetes` package's work (``kproxy[cluster]``);
+Reading kubeconfigs, with their plugins and renewed tokens, is the `kubernetes` package's work (``kube-kproxy[cluster]``);
 objects go by the lab's own store, agents' messages by aiohttp, since a thousand of them are under way at once.
 """
 
 from __future__ import annotations
 
 import http.client
+import os
 import ssl
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+import yaml
+
+from kproxy.documents import syntax_error
 from kproxy.lab.kube.store import PATIENCE, KubeStore
 from kproxy.lab.namespaces import LabError
 from kproxy.tls import client_context
 
-MISSING = "the package kubernetes is not installed, which reads kubeconfigs: pip install 'kproxy[cluster]'"
+MISSING = (
+    "the package kubernetes is not installed, which reads kubeconfigs: pip install 'kube-kproxy[cluster]'"
+)
 
 
 class NoCluster(LabError):
@@ -58,14 +64,18 @@ def connect_cluster(kubeconfig: str = "", context: str = "") -> ClusterConnectio
     except ImportError as error:
         raise NoCluster(MISSING) from error
     found = client.Configuration()
+    name = f"kubeconfig {kubeconfig or os.environ.get('KUBECONFIG') or '~/.kube/config'}"
     where = {"config_file": kubeconfig or None, "context": context or None}
     try:
         config.load_kube_config(**where, client_configuration=found)  # type: ignore[no-untyped-call]
         _, current = config.list_kube_config_contexts(kubeconfig or None)  # type: ignore[no-untyped-call]
     except config.ConfigException as error:
-        raise NoCluster(f"kubeconfig: {error}: give --kubeconfig FILE and --context NAME") from error
+        reason = str(error).removeprefix("Invalid kube-config file. ").rstrip(".")
+        raise NoCluster(f"{name}: {reason}; give --kubeconfig FILE and --context NAME") from error
     except OSError as error:
-        raise NoCluster(f"kubeconfig: {error}") from error
+        raise NoCluster(f"{name}: {error}") from error
+    except yaml.YAMLError as error:
+        raise NoCluster(f"{name}: neither YAML nor JSON: {syntax_error(error)}") from error
     return ClusterConnection(found.host.rstrip("/"), context or current["name"], _tls(found), found)
 
 

@@ -1,31 +1,40 @@
 """All that one family's kernel should hold, as a value that shares what did not change with its predecessor.
 
 A `DesiredState` keeps of every service port only its `ServiceRules`: the plan it came from, and its lines in the
-shared chains as text.  The text of its own chains, by far the most, is rendered from the plan when it is
-needed; that is pure, so it can be repeated.  10,000 services of 5 endpoints cost some 7 MB.  Pure.
+shared chains as text, which are also in the trees.  The text of its own chains, by far the most, is rendered from the plan when it
+is needed; that is pure, so it can be repeated.  Pure.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kproxy.linux.netfilter.rules import Chain
 from kproxy.proxy.backends.iptables import names, static_rules
 from kproxy.proxy.backends.iptables.compile import (
     Context,
-    SharedRule,
     dispatch,
     localhost_node_ports,
     own_chains,
 )
+from kproxy.proxy.backends.iptables.dispatch import (
+    Placed,
+    SharedTrees,
+    empty_trees,
+    placed,
+)
+from kproxy.proxy.backends.iptables.dispatch_tree import SHAPE
 from kproxy.proxy.backends.iptables.names import SharedChain
 from kproxy.proxy.backends.iptables.rules import Ruleset
 from kproxy.proxy.backends.xtables.rules import PacketCounter, TableName, render, specification
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable
 
+    from kproxy.linux.netfilter.rules import Rule
+    from kproxy.proxy.backends.iptables.dispatch_tree import Item, Shape
     from kproxy.proxy.backends.iptables.static_rules import Options
     from kproxy.proxy.backends.xtables.rules import ChainName
     from kproxy.proxy.plan import Plan, ServicePlan, ServicePortName
@@ -42,15 +51,22 @@ class ServiceRules:
     def __init__(self, service: ServicePlan, context: Context) -> None:
         """Store the inputs; text is rendered on demand, so that the tool parses the first lines while others are rendered."""
         self.service, self.context = service, context
-        self._dispatch: tuple[tuple[SharedChain, str], ...] | None = None
+        self._dispatch: tuple[Placed[str], ...] | None = None
 
     @property
-    def dispatch(self) -> tuple[tuple[SharedChain, str], ...]:
+    def dispatch(self) -> tuple[Placed[str], ...]:
         """Its lines in the shared chains, without ``-A CHAIN``; cached, since each change compares them."""
         if self._dispatch is None:
-            found = dispatch(self.service, self.context)
-            self._dispatch = tuple((each.chain, specification(each.rule)) for each in found)
+            self._dispatch = self.placed(specification)
         return self._dispatch
+
+    def placed(self, item: Callable[[Rule], Item]) -> tuple[Placed[Item], ...]:
+        """Its rules in the shared chains, each made an item of a tree."""
+        owner = names.identity(self.service)
+        return tuple(
+            placed(rule, owner, number, item(rule.rule))
+            for number, rule in enumerate(dispatch(self.service, self.context))
+        )
 
     def chains(self) -> tuple[Chain, ...]:
         """Its own chains in the nat table."""
@@ -61,43 +77,135 @@ class ServiceRules:
         return {chain.name: tuple(render(chain)) for chain in self.chains()}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+Trees = Mapping[SharedChain, SharedTrees[str]]
+Chains = Mapping["ChainName", tuple[str, ...]]
+"""Lines without ``-A CHAIN`` by chain; a chain comes after those that it leads to."""
+
+
 class DesiredState:
-    """All rules that the kernel should hold for one plan."""
+    """All rules that the kernel should hold for one plan; made by `desired_state`."""
 
-    context: Context
-    options: Options
-    service_rules: Mapping[ServicePortName, ServiceRules]
+    __slots__ = ("_base", "_chains", "_trees", "context", "options", "service_rules", "shape")
 
-    def shared_lines(self, shared: SharedChain) -> list[str]:
-        """A shared chain's lines in order, without ``-A CHAIN``."""
-        lines = [line for f in self.service_rules.values() for where, line in f.dispatch if where is shared]
-        if shared is SharedChain.NAT_SERVICES:
-            lines += self.node_port_lines
-        return lines
+    def __init__(
+        self,
+        context: Context,
+        options: Options,
+        service_rules: Mapping[ServicePortName, ServiceRules],
+        shape: Shape,
+        base: DesiredState | None,
+    ) -> None:
+        """``base``: an earlier state of the same context and shape, whose trees are edited rather than made anew."""
+        self.context, self.options, self.service_rules, self.shape = context, options, service_rules, shape
+        self._base = base if base is not None and base.has_trees else None
+        self._trees: Trees | None = None
+        self._chains: dict[SharedChain, Chains] = {}
+
+    @property
+    def has_trees(self) -> bool:
+        """True if its trees have been made."""
+        return self._trees is not None
+
+    @property
+    def trees(self) -> Trees:
+        """The rules in shared chains; made when they are first needed."""
+        if self._trees is None:
+            base, self._base = self._base, None
+            self._trees = self._edited_trees(base) if base else self._new_trees()
+        return self._trees
+
+    def chains(self, shared: SharedChain) -> Chains:
+        """A shared chain with the chains of its trees."""
+        if shared not in self._chains:
+            self._chains[shared] = self.write(shared, self.trees[shared])
+        return self._chains[shared]
+
+    def write(self, shared: SharedChain, trees: SharedTrees[str]) -> dict[ChainName, tuple[str, ...]]:
+        """These trees in the place of the shared chain's own."""
+        last = self.node_port_lines if shared is SharedChain.NAT_SERVICES else ()
+        return trees.chains(shared, specification, last)
 
     @property
     def node_port_lines(self) -> tuple[str, ...]:
         """The last lines of the nat table's KUBE-SERVICES."""
         return tuple(map(specification, static_rules.node_port_rules(self.context)))
 
+    def _new_trees(self) -> Trees:
+        empty: SharedTrees[str] = empty_trees(self.context.family, self.shape)
+        return edited_trees(
+            dict.fromkeys(SharedChain, empty),
+            (),
+            [p for f in self.service_rules.values() for p in f.dispatch],
+        )
 
-def desired_state(plan: Plan, options: Options, previous: DesiredState | None = None) -> DesiredState:
-    """The desired state for a plan; shares the `ServiceRules` of ``previous`` that did not change."""
+    def _edited_trees(self, base: DesiredState) -> Trees:
+        trees = edited_trees(base.trees, *dispatch_difference(changed(base, self)))
+        unchanged = (shared for shared, own in trees.items() if own is base.trees[shared])
+        self._chains = {shared: base.chains(shared) for shared in unchanged}
+        return trees
+
+
+Pair = tuple["ServiceRules | None", "ServiceRules | None"]
+"""The rules of a service port before and after a change."""
+
+
+def changed(before: DesiredState, after: DesiredState) -> list[Pair]:
+    """Differences between two states; service ports that are gone come last."""
+    old, new = before.service_rules, after.service_rules
+    pairs: list[Pair] = [(old.get(name), one) for name, one in new.items() if old.get(name) is not one]
+    return pairs + [(one, None) for name, one in old.items() if name not in new]
+
+
+def dispatch_difference(pairs: Iterable[Pair]) -> tuple[list[Placed[str]], list[Placed[str]]]:
+    """Rules in shared chains that are no longer wanted, and those that are new."""
+    removed: list[Placed[str]] = []
+    added: list[Placed[str]] = []
+    for before, after in pairs:
+        old, new = (each.dispatch if each else () for each in (before, after))
+        if old != new:
+            removed += [one for one in old if one not in new]
+            added += [one for one in new if one not in old]
+    return removed, added
+
+
+def edited_trees(
+    trees: Mapping[SharedChain, SharedTrees[Item]],
+    removed: Iterable[Placed[Item]],
+    added: Iterable[Placed[Item]],
+) -> dict[SharedChain, SharedTrees[Item]]:
+    """Trees without some rules and with others."""
+    gone: dict[SharedChain, list[Placed[Item]]] = {shared: [] for shared in SharedChain}
+    come: dict[SharedChain, list[Placed[Item]]] = {shared: [] for shared in SharedChain}
+    for one in removed:
+        gone[one.shared].append(one)
+    for one in added:
+        come[one.shared].append(one)
+    return {shared: own.edited(gone[shared], come[shared]) for shared, own in trees.items()}
+
+
+def desired_state(
+    plan: Plan, options: Options, previous: DesiredState | None = None, shape: Shape | None = None
+) -> DesiredState:
+    """The desired state for a plan; shares the `ServiceRules` of ``previous`` that did not change, and most of its trees.
+
+    ``shape``: of the trees, by default `SHAPE`.
+    """
+    shape = shape or SHAPE
     context = Context(plan.family, plan.detector, plan.node_ports, not _is_large(plan))
     if PacketCounter.LOCALHOST_ACCEPTED in options.counters:
         context = replace(context, count_localhost=localhost_node_ports(context))
     if previous is not None and previous.context == context:
         context, old = previous.context, previous.service_rules
+        base = previous if previous.shape == shape else None
     else:
-        old = {}
+        old, base = {}, None
     fragments = {}
     for service in plan.services:
         fragment = old.get(service.name)
         if fragment is None or fragment.service is not service:
             fragment = ServiceRules(service, context)
         fragments[service.name] = fragment
-    return DesiredState(context, options, fragments)
+    return DesiredState(context, options, fragments, shape, base)
 
 
 def build_ruleset(desired: DesiredState) -> Ruleset:
@@ -108,13 +216,12 @@ def build_ruleset(desired: DesiredState) -> Ruleset:
     }
     for fragment in desired.service_rules.values():
         tables[TableName.NAT].update({chain.name: chain for chain in fragment.chains()})
-    rules: dict[SharedChain, list[SharedRule]] = {shared: [] for shared in SharedChain}
-    for fragment in desired.service_rules.values():
-        for found in dispatch(fragment.service, fragment.context):
-            rules[found.chain].append(found)
-    for shared, members in rules.items():
+    empty: SharedTrees[Rule] = empty_trees(desired.context.family, desired.shape)
+    rules = [one for f in desired.service_rules.values() for one in f.placed(_itself)]
+    for shared, trees in edited_trees(dict.fromkeys(SharedChain, empty), (), rules).items():
         last = static_rules.node_port_rules(desired.context) if shared is SharedChain.NAT_SERVICES else ()
-        tables[shared.table][shared.chain] = Chain(shared.chain, (*(m.rule for m in members), *last))
+        chains = trees.chains(shared, _itself, last)
+        tables[shared.table].update({name: Chain(name, found) for name, found in chains.items()})
     guard = static_rules.martian_guard(desired.context)
     if guard is not None:
         tables[TableName.FILTER][guard.name] = guard
@@ -123,6 +230,10 @@ def build_ruleset(desired: DesiredState) -> Ruleset:
     for table, known in tables.items():
         known.update({name: Chain(name) for name in names.OWN_CHAINS[table] if name not in known})
     return Ruleset(desired.context.family, tables)
+
+
+def _itself(rule: Rule) -> Rule:
+    return rule
 
 
 def _is_large(plan: Plan) -> bool:

@@ -20,14 +20,20 @@ From that the order of an `Update`:
    is never refused for a missing or a busy chain.
 3. Deletions from filter.  A refusal goes when nat already serves.
 
+Rules of shared chains stand in trees (``dispatch_tree``).  A chain that differs is written as a whole, and there is no other way to
+change one: they are short.  What is new in filter (1) is the tree of both states' refusals, what is left (3) that of the new
+state's alone.  A tree that takes more than one block is written from its leaves to its root, and then chains that are no longer in
+it go.  In between, some chains are of the old tree and some of the new one.  A packet for an address in both finds its rule all the
+same: a chain named after a group leads to all addresses of the group, in either tree, and the chains that it leads to do so too, for they were
+there before it.
+
 A `Rewrite` knows only the names of the chains that exist.  It appends the new refusals to the old chains of filter, writes nat as
 above, and then rewrites the chains of filter as a whole.  Declaring a chain (``:NAME - [0:0]``) flushes it, hence a declaration
 stands before the lines of its chain.  Hooks in builtin chains come after everything they lead to (see ``kernel.applier``).
 
 What it costs decides the size of the blocks, measured with 5,000 Services of 5 endpoints.  With iptables-nft the time of
 a block grows with the square of its chains, and each block costs the kernel one pass over the table: blocks of some 1,000
-chains.  With iptables-legacy each block copies the whole table: one block.  Rewriting a long shared chain costs more than
-adding or deleting single rules, until one line in `REWRITE_SHARE` goes.
+chains.  With iptables-legacy each block copies the whole table: one block.
 
 Pure.  `tests/unit/proxy/backends/iptables/test_diff.py` applies random transactions block by block and looks for unknown addresses.
 """
@@ -36,13 +42,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain as chained
-from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING
 
 from kproxy.proxy.backends.iptables import names, static_rules
-from kproxy.proxy.backends.iptables.desired_state import DesiredState
+from kproxy.proxy.backends.iptables.desired_state import (
+    DesiredState,
+    changed,
+    dispatch_difference,
+    edited_trees,
+)
 from kproxy.proxy.backends.iptables.names import SharedChain
-from kproxy.proxy.backends.xtables.blocks import LEGACY_BLOCK_CHAINS, Block
+from kproxy.proxy.backends.xtables.blocks import (
+    LEGACY_BLOCK_CHAINS,
+    Block,
+    batches,
+    declared,
+    delete_chains_blocks,
+    removed,
+)
 from kproxy.proxy.backends.xtables.rules import TableName, render
 
 if TYPE_CHECKING:
@@ -50,17 +67,13 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from kproxy.linux.netfilter.rules import Chain
-    from kproxy.proxy.backends.iptables.desired_state import ServiceRules
+    from kproxy.proxy.backends.iptables.desired_state import Chains, Pair, ServiceRules
+    from kproxy.proxy.backends.iptables.dispatch import SharedTrees
     from kproxy.proxy.backends.xtables.rules import ChainName
 
-_Item = TypeVar("_Item")
-
-REWRITE_SHARE = 64
-"""A shared chain is rewritten if more than one in this many of its lines is deleted: deleting a rule costs iptables-nft
-about as much as writing this many (5,000 rules: 3 ms each, 240 ms for all)."""
-
 _FILTER_SHARED = tuple(shared for shared in SharedChain if shared.table is TableName.FILTER)
-_NAT_SHARED = tuple(shared for shared in SharedChain if shared.table is TableName.NAT)
+_NAT_SHARED = (SharedChain.NAT_NODE_PORTS, SharedChain.NAT_SERVICES)
+"""In this order, for the second leads to the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +93,7 @@ class Rewrite:
             yield Block(TableName.FILTER, early)
         yield _block(TableName.MANGLE, {names.CANARY: ()})
         yield from self._nat()
-        yield _block(TableName.FILTER, {**self._common(TableName.FILTER), **self._shared(_FILTER_SHARED)})
+        yield from self._filter()
 
     def __str__(self) -> str:
         return "".join(map(str, self))
@@ -98,41 +111,49 @@ class Rewrite:
                 yield _block(TableName.NAT, pending)
                 written.update(pending)
                 pending = {}
-        pending.update(self._shared(_NAT_SHARED))
-        yield from _last_nat_blocks(pending, [], self._stale(written.union(pending)), None, self.block_chains)
+        pending.update(_dispatch_lines(self.desired, _NAT_SHARED))
+        stale = self._stale(TableName.NAT, written.union(pending))
+        yield from _blocks(TableName.NAT, _Change(pending, stale, None), self.block_chains)
+
+    def _filter(self) -> Iterator[Block]:
+        chains = {**self._common(TableName.FILTER), **_dispatch_lines(self.desired, _FILTER_SHARED)}
+        stale = self._stale(TableName.FILTER, chains.keys())
+        yield from _blocks(TableName.FILTER, _Change(chains, stale, None), self.block_chains)
 
     def _nat_lines(self) -> Iterator[str]:
         """Lines of one block, rendered while the tool reads: each chain is declared, and so flushed, before its lines."""
-        common, shared = self._common(TableName.NAT), self._shared(_NAT_SHARED)
+        common, shared = self._common(TableName.NAT), _dispatch_lines(self.desired, _NAT_SHARED)
         written = {*common, *shared}
-        yield from _declared({**common, **dict.fromkeys(shared, ())})
+        yield from declared({**common, **dict.fromkeys(shared, ())})
         for rules in self.desired.service_rules.values():
             texts = rules.own_lines()
             written.update(texts)
-            yield from _declared(texts)
+            yield from declared(texts)
         yield from chained(*shared.values())
-        stale = self._stale(written)
-        yield from _declared(dict.fromkeys(stale, ()))
-        yield from _removed(stale)
+        stale = self._stale(TableName.NAT, written)
+        yield from declared(dict.fromkeys(stale, ()))
+        yield from removed(stale)
 
     def _common(self, table: TableName) -> dict[ChainName, tuple[str, ...]]:
         """The canary and the chains that no Service changes; chains of service ports jump to some of them."""
         return {names.CANARY: (), **_render_chains(static_rules.static_chains(self.desired.options)[table])}
 
-    def _shared(self, shared: Iterable[SharedChain]) -> dict[ChainName, tuple[str, ...]]:
-        return {each.chain: _appended(self.desired, each) for each in shared}
-
-    def _stale(self, written: AbstractSet[ChainName]) -> list[ChainName]:
-        """Chains of service ports and endpoints of an earlier run that were not written again."""
-        return sorted(
-            filter(names.is_derived, self.existing_chains.get(TableName.NAT, frozenset()) - written)
-        )
+    def _stale(self, table: TableName, written: AbstractSet[ChainName]) -> list[ChainName]:
+        """Chains of service ports, endpoints and trees of an earlier run that were not written again."""
+        return sorted(filter(names.is_derived, self.existing_chains.get(table, frozenset()) - written))
 
     def _early_rejects(self) -> list[str]:
-        """Lines that append the new REJECT and DROP rules to filter before nat is written; the old ones stay until the end."""
+        """Lines that append the new REJECT and DROP rules to filter before nat is written; the old ones stay until the end.
+
+        They stand in the shared chains themselves: of trees that may be there, nothing is known.
+        """
         present = self.existing_chains.get(TableName.FILTER, frozenset())
-        before = [shared for shared in _FILTER_SHARED if shared.chain in present]
-        return [line for shared in before for line in _appended(self.desired, shared)]
+        return [
+            f"-A {one.shared.chain} {one.entry.item}"
+            for rules in self.desired.service_rules.values()
+            for one in rules.dispatch
+            if one.shared in _FILTER_SHARED and one.shared.chain in present
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,72 +168,52 @@ class Update:
     block_chains: int
 
     def __iter__(self) -> Iterator[Block]:
-        pairs = _changed(self.last_applied, self.desired)
-        edits = {shared: self._edit(shared, pairs) for shared in SharedChain}
-        filters = [edits[shared] for shared in _FILTER_SHARED]
-        constant, constant_growth = self._constant(TableName.FILTER)
-        added = [line for edit in filters for line in edit.added]
-        if added or constant:
-            yield Block(TableName.FILTER, [*_declared(constant), *added], constant_growth + len(added))
-        yield from self._nat(pairs, [edits[shared] for shared in _NAT_SHARED])
-        rest = [line for edit in filters for line in edit.replaced]
-        if rest:
-            yield Block(TableName.FILTER, rest, sum(edit.added_rules for edit in filters) - len(added))
+        pairs = changed(self.last_applied, self.desired)
+        before, after = (_dispatch(state, _FILTER_SHARED) for state in (self.last_applied, self.desired))
+        both = self._both(pairs)
+        early = self._constant(TableName.FILTER)
+        early.add(_dispatch_difference(before, both))
+        yield from _blocks(TableName.FILTER, early, self.block_chains)
+        yield from self._nat(pairs)
+        yield from _blocks(TableName.FILTER, _dispatch_difference(both, after), self.block_chains)
 
     def __str__(self) -> str:
         return "".join(map(str, self))
 
-    def _nat(self, pairs: Sequence[_Pair], edits: Sequence[_Edit]) -> Iterator[Block]:
+    def _both(self, pairs: Sequence[Pair]) -> dict[ChainName, tuple[str, ...]]:
+        """Filter's shared chains with the refusals of both states."""
+        removed, _ = dispatch_difference(pairs)
+        trees = edited_trees(self.desired.trees, (), [one for one in removed if one.shared in _FILTER_SHARED])
+        return {
+            name: lines
+            for shared in _FILTER_SHARED
+            for name, lines in self._written(shared, trees[shared]).items()
+        }
+
+    def _written(self, shared: SharedChain, trees: SharedTrees[str]) -> Chains:
+        """A shared chain's chains, without work where the trees are those of one of the states."""
+        for state in (self.desired, self.last_applied):
+            if trees is state.trees[shared]:
+                return state.chains(shared)
+        return self.desired.write(shared, trees)
+
+    def _nat(self, pairs: Sequence[Pair]) -> Iterator[Block]:
         """New chains, then dispatch, then deletion of unused chains; all in one block if they are few."""
-        pending, growth = self._constant(TableName.NAT)
-        unused: list[ChainName] = []
+        pending = self._constant(TableName.NAT)
         for pair in pairs:
-            delta = _delta(*pair)
-            pending |= delta.written
-            unused += delta.unused
-            growth += delta.added_rules
-            if len(pending) > self.block_chains:
-                yield _block(TableName.NAT, pending, growth)
-                pending, growth = {}, 0
-        switch = [line for edit in edits for line in (*edit.replaced, *edit.added)]
-        growth += sum(edit.added_rules for edit in edits)
-        yield from _last_nat_blocks(pending, switch, unused, growth, self.block_chains)
+            pending.add(_own_difference(*pair))
+            if len(pending.written) > self.block_chains:
+                yield _block(TableName.NAT, pending.written, pending.added_rules)
+                pending = _Change({}, pending.unused)
+        before, after = (_dispatch(state, _NAT_SHARED) for state in (self.last_applied, self.desired))
+        pending.add(_dispatch_difference(before, after))
+        yield from _blocks(TableName.NAT, pending, self.block_chains)
 
-    def _edit(self, shared: SharedChain, pairs: Sequence[_Pair]) -> _Edit:
-        old: list[str] = []
-        new: list[str] = []
-        for before, after in pairs:
-            gone, come = _lines(before, shared), _lines(after, shared)
-            if gone != come:
-                old += gone
-                new += come
-        # the rules that end KUBE-SERVICES must stay its last
-        order = "-I" if shared is SharedChain.NAT_SERVICES else "-A"
-        added = tuple(f"{order} {shared.chain} {line}" for line in new)
-        if self._better_rewritten(shared, len(old)):
-            return self._rewritten(shared, added)
-        return _Edit(added, tuple(f"-D {shared.chain} {line}" for line in old), len(new) - len(old))
-
-    def _better_rewritten(self, shared: SharedChain, deletions: int) -> bool:
-        if (
-            shared is SharedChain.NAT_SERVICES
-            and self.last_applied.node_port_lines != self.desired.node_port_lines
-        ):
-            return True
-        return deletions > 1 and deletions * REWRITE_SHARE > len(self.last_applied.shared_lines(shared))
-
-    def _rewritten(self, shared: SharedChain, added: tuple[str, ...]) -> _Edit:
-        lines = _appended(self.desired, shared)
-        growth = len(lines) - len(self.last_applied.shared_lines(shared))
-        early = added if shared.table is TableName.FILTER else ()
-        return _Edit(early, tuple(_declared({shared.chain: lines})), growth)
-
-    def _constant(self, table: TableName) -> tuple[dict[ChainName, tuple[str, ...]], int]:
-        """The constant chains that differ, and how many more rules they have."""
+    def _constant(self, table: TableName) -> _Change:
+        """The constant chains that differ."""
         old = _render_chains(static_rules.static_chains(self.last_applied.options)[table])
         new = _render_chains(static_rules.static_chains(self.desired.options)[table])
-        differing = {name: lines for name, lines in new.items() if lines != old[name]}
-        return differing, sum(len(lines) - len(old[name]) for name, lines in differing.items())
+        return _difference(old, new)
 
 
 Transaction = Rewrite | Update
@@ -232,98 +233,74 @@ def diff(
     return Rewrite(last_applied, desired, block_chains)
 
 
-def delete_chains_blocks(table: TableName, chains: Sequence[ChainName], block_chains: int) -> Iterator[Block]:
-    """Blocks that delete chains to which only chains among them refer: flush all, then delete all."""
-    if len(chains) <= block_chains:
-        lines = [*_declared(dict.fromkeys(chains, ())), *_removed(chains)]
-        yield from [Block(table, lines)] if lines else []
-        return
-    for some in _batches(chains, block_chains):
-        yield _block(table, dict.fromkeys(some, ()))
-    for some in _batches(chains, block_chains):
-        yield Block(table, _removed(some))
+@dataclass(slots=True)
+class _Change:
+    """Change of a table: ``-A`` lines by chain, in the order in which chains may be written; chains to delete after all of them.
 
-
-_Pair = tuple["ServiceRules | None", "ServiceRules | None"]
-
-
-class _Edit(NamedTuple):
-    """Change of a shared chain: ``added`` lines, which may be written early; ``replaced`` deletes unwanted ones."""
-
-    added: tuple[str, ...]
-    replaced: tuple[str, ...]
-    added_rules: int
-
-
-class _Delta(NamedTuple):
-    """Difference of a service port's chains: lines by chain, and chains to delete."""
+    ``added_rules``: how many more rules there are then; None: the lines are all that there are.
+    """
 
     written: dict[ChainName, tuple[str, ...]]
     unused: list[ChainName]
-    added_rules: int
+    added_rules: int | None = 0
+
+    def add(self, later: _Change) -> None:
+        """Join a change of other chains."""
+        self.written |= later.written
+        self.unused += later.unused
+        self.added_rules = (self.added_rules or 0) + (later.added_rules or 0)
 
 
-def _changed(last_applied: DesiredState, desired: DesiredState) -> list[_Pair]:
-    old, new = last_applied.service_rules, desired.service_rules
-    pairs: list[_Pair] = [(old.get(k), f) for k, f in new.items() if old.get(k) is not f]
-    return pairs + [(fragment, None) for name, fragment in old.items() if name not in new]
+def _own_difference(before: ServiceRules | None, after: ServiceRules | None) -> _Change:
+    return _difference(before.own_lines() if before else {}, after.own_lines() if after else {})
 
 
-def _delta(before: ServiceRules | None, after: ServiceRules | None) -> _Delta:
-    old = before.own_lines() if before else {}
-    new = after.own_lines() if after else {}
-    written = {name: lines for name, lines in new.items() if old.get(name) != lines}
-    growth = sum(map(len, new.values())) - sum(map(len, old.values()))
-    return _Delta(written, [name for name in old if name not in new], growth)
+def _dispatch_difference(before: Chains, after: Chains) -> _Change:
+    change = _difference(before, after)
+    change.written = {name: _appended(name, lines) for name, lines in change.written.items()}
+    return change
 
 
-def _last_nat_blocks(
-    pending: dict[ChainName, tuple[str, ...]],
-    switch: list[str],
-    unused: list[ChainName],
-    growth: int | None,
-    block_chains: int,
-) -> Iterator[Block]:
-    together = len(unused) <= block_chains
-    if together:
-        pending = {**pending, **dict.fromkeys(unused, ())}
-        switch = [*switch, *_removed(unused)]
-    lines = [*_declared(pending), *switch]
+def _difference(before: Chains, after: Chains) -> _Change:
+    """The chains that differ, in the order of ``after``."""
+    written = {name: lines for name, lines in after.items() if before.get(name) != lines}
+    unused = [name for name in before if name not in after]
+    growth = sum(len(lines) - len(before.get(name, ())) for name, lines in written.items())
+    return _Change(written, unused, growth - sum(len(before[name]) for name in unused))
+
+
+def _dispatch(state: DesiredState, shared: Iterable[SharedChain]) -> dict[ChainName, tuple[str, ...]]:
+    """Lines of shared chains and of those of their trees, each chain after those that it leads to."""
+    return {name: lines for one in shared for name, lines in state.chains(one).items()}
+
+
+def _dispatch_lines(state: DesiredState, shared: Iterable[SharedChain]) -> dict[ChainName, tuple[str, ...]]:
+    """Likewise with ``-A CHAIN``."""
+    return {name: _appended(name, lines) for name, lines in _dispatch(state, shared).items()}
+
+
+def _appended(name: ChainName, lines: Iterable[str]) -> tuple[str, ...]:
+    return tuple(f"-A {name} {line}" for line in lines)
+
+
+def _blocks(table: TableName, change: _Change, block_chains: int) -> Iterator[Block]:
+    """A change in blocks of so many chains; the deletions are in the last one if they are few."""
+    parts = [dict(batch) for batch in batches(change.written.items(), block_chains)]
+    for batch in parts[:-1]:
+        yield _block(table, batch, None if change.added_rules is None else 0)
+    last = parts[-1] if parts else {}
+    together = len(change.unused) <= block_chains
+    unused = change.unused if together else []
+    lines = [*declared({**last, **dict.fromkeys(unused, ())}), *removed(unused)]
     if lines:
-        # a chain must be declared, and thereby flushed, before its lines
-        yield Block(TableName.NAT, sorted(lines, key=lambda line: line[0] != ":"), growth)
+        yield Block(table, lines, change.added_rules)
     if not together:
-        yield from delete_chains_blocks(TableName.NAT, unused, block_chains)
-
-
-def _removed(chains: Iterable[ChainName]) -> list[str]:
-    return [f"-X {name}" for name in chains]
-
-
-def _lines(fragment: ServiceRules | None, shared: SharedChain) -> list[str]:
-    return [line for where, line in fragment.dispatch if where is shared] if fragment else []
-
-
-def _appended(desired: DesiredState, shared: SharedChain) -> tuple[str, ...]:
-    return tuple(f"-A {shared.chain} {line}" for line in desired.shared_lines(shared))
+        yield from delete_chains_blocks(table, change.unused, block_chains)
 
 
 def _render_chains(chains: Iterable[Chain]) -> dict[ChainName, tuple[str, ...]]:
     return {chain.name: tuple(render(chain)) for chain in chains}
 
 
-def _declared(texts: Mapping[ChainName, Sequence[str]]) -> list[str]:
-    """Chains as input of a restore: all declarations in order of name, then all lines."""
-    return [f":{name} - [0:0]" for name in sorted(texts)] + [
-        line for lines in texts.values() for line in lines
-    ]
-
-
 def _block(table: TableName, texts: Mapping[ChainName, Sequence[str]], growth: int | None = None) -> Block:
-    return Block(table, _declared(texts), growth)
-
-
-def _batches(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
-    iterator = iter(items)
-    while batch := list(islice(iterator, size)):
-        yield batch
+    return Block(table, declared(texts), growth)

@@ -35,17 +35,25 @@ POOL_PREFIX = {PoolScope.CLUSTER: "KUBE-SVC-", PoolScope.LOCAL: "KUBE-SVL-"}
 EXTERNAL_PREFIX = "KUBE-EXT-"
 SOURCE_RANGES_PREFIX = "KUBE-FW-"
 ENDPOINT_PREFIX = "KUBE-SEP-"
+GROUP_DIGITS = 2
+"""Digits that names of groups of endpoints may have: a chain's name has 28 characters, of which a pool's takes 25."""
+
 DERIVED_PREFIXES = (*POOL_PREFIX.values(), EXTERNAL_PREFIX, SOURCE_RANGES_PREFIX, ENDPOINT_PREFIX)
 
 
 class SharedChain(enum.Enum):
-    """A chain to which every service port may add rules; the value is its table and name."""
+    """A chain to which every service port may add rules; the value is its table, name, and the prefix of groups' names.
 
-    NAT_SERVICES = (TableName.NAT, SERVICES)
-    NAT_NODE_PORTS = (TableName.NAT, NODE_PORTS)
-    FILTER_SERVICES = (TableName.FILTER, SERVICES)
-    FILTER_EXTERNAL = (TableName.FILTER, EXTERNAL_SERVICES)
-    FILTER_FIREWALL = (TableName.FILTER, PROXY_FIREWALL)
+    With many rules it is the root of a tree (``dispatch_tree``), whose chains have names such as ``KUBE-SVC-10.96.0.0/14``.
+    All prefixes are of chains derived from service ports: kube-proxy, and an earlier version of this proxy, take
+    such chains in nat for those of Services that are gone, and delete them when they take over or clean up.
+    """
+
+    NAT_SERVICES = (TableName.NAT, SERVICES, POOL_PREFIX[PoolScope.CLUSTER])
+    NAT_NODE_PORTS = (TableName.NAT, NODE_PORTS, POOL_PREFIX[PoolScope.CLUSTER])
+    FILTER_SERVICES = (TableName.FILTER, SERVICES, POOL_PREFIX[PoolScope.CLUSTER])
+    FILTER_EXTERNAL = (TableName.FILTER, EXTERNAL_SERVICES, EXTERNAL_PREFIX)
+    FILTER_FIREWALL = (TableName.FILTER, PROXY_FIREWALL, SOURCE_RANGES_PREFIX)
 
     @property
     def table(self) -> TableName:
@@ -56,6 +64,11 @@ class SharedChain(enum.Enum):
     def chain(self) -> ChainName:
         """Its name in the table."""
         return self.value[1]
+
+    @property
+    def group_prefix(self) -> str:
+        """Beginning of the names of the chains of its tree."""
+        return self.value[2]
 
 
 OWN_CHAINS = {
@@ -84,6 +97,11 @@ def name_hash(text: str) -> str:
     )
 
 
+def group_of_endpoints(pool: ChainName, digits: str) -> ChainName:
+    """The chain that chooses among those endpoints of a pool whose chains' names begin with ``digits`` after the prefix."""
+    return f"{pool}-{digits}"
+
+
 def is_derived(name: ChainName) -> bool:
-    """True for a chain derived from a service port: ours to delete when it is no longer wanted."""
+    """True for a chain derived from service ports: ours to delete when it is no longer wanted."""
     return name.startswith(DERIVED_PREFIXES)

@@ -63,6 +63,7 @@ class ApiClient:
 
         Raises `ssl.SSLError` (an `OSError`) when a certificate cannot be read.
         """
+        self.server = connection.server
         self._url = urlsplit(connection.server)
         self.requests = RequestStats(self._url.netloc.rpartition("@")[2])
         self._server_name = connection.server_name

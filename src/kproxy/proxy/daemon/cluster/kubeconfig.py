@@ -13,6 +13,8 @@ import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -90,6 +92,9 @@ class _Part(msgspec.Struct, frozen=True, rename="kebab"):
     """Base of kubeconfig's parts; unknown fields are ignored."""
 
 
+P = TypeVar("P", bound=_Part)
+
+
 class _Cluster(_Part, frozen=True):
     server: str = ""
     certificate_authority: str = ""
@@ -159,21 +164,33 @@ def load_kubeconfig(path: Path) -> ClientConfig:
     try:
         document, _ = parse_yaml(path.read_bytes())
         parsed = msgspec.convert(document, _Kubeconfig)
-    except (OSError, InvalidConfiguration, msgspec.ValidationError) as error:
-        raise KubeconfigError(f"kubeconfig {path}: {error}") from error
-    try:
         return _connection(parsed, path.parent)
-    except (KubeconfigError, OSError) as error:
+    except OSError as error:
+        named = "" if Path(error.filename) == path else f"{error.filename}: "
+        raise KubeconfigError(f"kubeconfig {path}: {named}{error.strerror}") from error
+    except (InvalidConfiguration, msgspec.ValidationError, KubeconfigError) as error:
         raise KubeconfigError(f"kubeconfig {path}: {error}") from error
+
+
+def check_server(url: str) -> None:
+    """Raises `KubeconfigError` for a text that is no URL of a server."""
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise KubeconfigError(f"{url!r} is no URL of a server: need https://HOST:PORT")
 
 
 def _connection(parsed: _Kubeconfig, folder: Path) -> ClientConfig:
-    context = {item.name: item.context for item in parsed.contexts or ()}.get(parsed.current_context)
-    if context is None:
-        raise KubeconfigError(f"no context {parsed.current_context!r}")
-    cluster = {item.name: item.cluster for item in parsed.clusters or ()}.get(context.cluster)
-    if cluster is None or not cluster.server:
-        raise KubeconfigError(f"no cluster {context.cluster!r} with a server")
+    context = _named(
+        "context", parsed.current_context, {item.name: item.context for item in parsed.contexts or ()}
+    )
+    cluster = _named("cluster", context.cluster, {item.name: item.cluster for item in parsed.clusters or ()})
+    if not cluster.server:
+        raise KubeconfigError(f"cluster {context.cluster!r} has no server")
+    check_server(cluster.server)
     if cluster.proxy_url:
         raise KubeconfigError("proxy-url is not supported")
     user = {item.name: item.user for item in parsed.users or ()}.get(context.user) or _User()
@@ -186,6 +203,14 @@ def _connection(parsed: _Kubeconfig, folder: Path) -> ClientConfig:
         credentials=_credentials(user, cluster, folder),
         files=_files(cluster, user, folder),
     )
+
+
+def _named(what: str, name: str, known: Mapping[str, P]) -> P:
+    """The part of that name.  Raises `KubeconfigError`, with the names that there are."""
+    if name in known:
+        return known[name]
+    missing = f"no {what} {name!r}" if name else f"no {what} is chosen"
+    raise KubeconfigError(f"{missing}; it has {', '.join(map(repr, known)) or 'none'}")
 
 
 def _pem(data: str, file: str, folder: Path) -> bytes | None:
@@ -256,7 +281,8 @@ def load_in_cluster_config(environment: Mapping[str, str], folder: Path = SERVIC
     host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
         raise KubeconfigError(
-            "neither clientConnection.kubeconfig nor KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are set"
+            "no API server: give --kubeconfig FILE, clientConnection.kubeconfig in the file of --config, or --master URL;"
+            " in a pod KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT would be set"
         )
     try:
         authority_file = folder / "ca.crt"

@@ -186,14 +186,16 @@ class Reflector:
         resource: WatchedResource,
         store: ClusterStore,
         *,
+        server: str = "the API server",
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``sleep`` and ``clock`` are for tests."""
+        """``server``: its URL, for messages; ``sleep`` and ``clock`` are for tests."""
         self._source = source
         self._resource = resource
         self._store = store
         self._sleep, self._clock = sleep, clock
+        self._server = server
         self._decoder = WatchDecoder(resource.kind)
         self._name = resource.path.rpartition("/")[2]
         self._version = ""
@@ -243,7 +245,14 @@ class Reflector:
         """Count a failure and log its reason: repetitions at debug level only."""
         self._failures += 1
         level = logging.DEBUG if reason == self._logged else logging.WARNING
-        log.log(level, "%s: watch broken off (%d in a row): %s", self._name, self._failures, reason)
+        log.log(
+            level,
+            "%s: watch of %s broken off (%d in a row): %s",
+            self._name,
+            self._server,
+            self._failures,
+            reason,
+        )
         self._logged = reason
 
     def _record_success(self) -> None:

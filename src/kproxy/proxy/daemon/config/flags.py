@@ -11,6 +11,7 @@ Syntax: https://pkg.go.dev/github.com/spf13/pflag#readme-command-line-flag-synta
 from __future__ import annotations
 
 import csv
+import difflib
 import enum
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -132,7 +133,8 @@ class _FlagParser:
     def _unknown(self, name: str) -> str:
         if name in self._removed:
             return f"--{name} is gone: {self._removed[name]}"
-        return f"unknown flag: --{name}"
+        near = difflib.get_close_matches(name, self._flags, 1)
+        return f"unknown flag: --{name}" + (f"; did you mean --{near[0]}?" if near else "")
 
     def _take(self, flag: Flag, text: str | None, rest: list[str]) -> None:
         if text is None and flag.type in _ALONE:

@@ -7,6 +7,7 @@ are reported at once, each with the path of its field.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 import yaml
 
+from kproxy.documents import syntax_error
 from kproxy.proxy.daemon.config.configuration import API_VERSION, KIND, Configuration, Section, with_addresses
 from kproxy.proxy.daemon.config.duration import Duration
 from kproxy.proxy.daemon.config.validation import FieldError, validation_errors
@@ -98,7 +100,9 @@ def parse_yaml(text: str | bytes) -> tuple[object, tuple[str, ...]]:
         document = loader.get_data() if loader.check_data() else None
         warnings = [*loader.duplicates, *_further_documents(loader)]
     except yaml.YAMLError as error:
-        raise InvalidConfiguration((FieldError("", "", " ".join(str(error).split())),)) from error
+        raise InvalidConfiguration(
+            (FieldError("", "", f"neither YAML nor JSON: {syntax_error(error)}"),)
+        ) from error
     finally:
         loader.dispose()
     return document, tuple(warnings)
@@ -136,11 +140,18 @@ def _document_fields(document: object) -> dict[str, Any]:
         raise InvalidConfiguration((FieldError("", "", f"must be a {KIND} ({API_VERSION})"),))
     kind, version = document.pop("kind", None), document.pop("apiVersion", None)
     if (kind, version) != (KIND, API_VERSION):
-        problem = FieldError(
-            "", "", f'no kind "{kind}" is registered for version "{version}": need {KIND} of {API_VERSION}'
-        )
-        raise InvalidConfiguration((problem,))
+        raise InvalidConfiguration((FieldError("", "", _another_kind(kind, version)),))
     return {str(key): value for key, value in document.items()}
+
+
+def _another_kind(kind: object, version: object) -> str:
+    """Text about a document that is not of our kind; it may only lack the two lines that say so."""
+    need = f"need `apiVersion: {API_VERSION}` and `kind: {KIND}`"
+    given = (("apiVersion", version), ("kind", kind))
+    missing = " and ".join(name for name, value in given if value is None)
+    if missing:
+        return f"no {missing}: {need}"
+    return f'no kind "{kind}" is registered for version "{version}": {need}'
 
 
 @dataclass(slots=True)
@@ -156,7 +167,9 @@ class _Decoder:
         values: dict[str, Any] = {}
         for key, raw in given.items():
             if key not in fields:
-                self.unknown.append(f'unknown field "{path}{key}"')
+                near = difflib.get_close_matches(key, fields, 1)
+                meant = f'; did you mean "{path}{near[0]}"?' if near else ""
+                self.unknown.append(f'unknown field "{path}{key}"{meant}')
             elif raw is not None:
                 self._read(fields[key], raw, path + key, values)
         return kind(**values)

@@ -34,7 +34,9 @@ def test_the_options_that_are_documented_are_those_there_are() -> None:
 def test_without_a_kubeconfig_it_says_what_to_give(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert "kubeconfig:" in (reported := said(capsys, "--kubeconfig", str(tmp_path / "none")))
+    assert f"kubeconfig {tmp_path}/none: No configuration" in (
+        reported := said(capsys, "--kubeconfig", str(tmp_path / "none"))
+    )
     assert "give --kubeconfig FILE" in reported
 
 
@@ -58,7 +60,7 @@ def test_without_the_package_that_reads_kubeconfigs_it_says_how_to_have_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "kubernetes", None)
-    assert "pip install 'kproxy[cluster]'" in said(capsys)
+    assert "pip install 'kube-kproxy[cluster]'" in said(capsys)
 
 
 @pytest.mark.parametrize(

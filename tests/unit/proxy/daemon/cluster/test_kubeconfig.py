@@ -123,16 +123,31 @@ def test_a_plugin_that_wants_to_know_the_cluster_is_informed(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"current-context": "nowhere"}, "nowhere"),
+        ({"current-context": "nowhere"}, "no context 'nowhere'; it has 'other', 'here'"),
+        ({"current-context": ""}, "no context is chosen; it has 'other', 'here'"),
         ({"clusters": []}, "no cluster 'c'"),
-        ({"clusters": [{"name": "c", "cluster": {}}]}, "no cluster 'c'"),
-        ({"clusters": [{"name": "c", "cluster": {"server": "s", "proxy-url": "http://p"}}]}, "proxy-url"),
+        ({"clusters": [{"name": "c", "cluster": {}}]}, "cluster 'c' has no server"),
+        (
+            {"clusters": [{"name": "c", "cluster": {"server": "https://s", "proxy-url": "http://p"}}]},
+            "proxy-url",
+        ),
         ({"users": [{"name": "u", "user": {"client-certificate-data": b64(b"c")}}]}, "client key"),
         (
-            {"clusters": [{"name": "c", "cluster": {"server": "s", "certificate-authority-data": "%"}}]},
+            {
+                "clusters": [
+                    {"name": "c", "cluster": {"server": "https://s", "certificate-authority-data": "%"}}
+                ]
+            },
             "base64",
         ),
-        ({"clusters": [{"name": "c", "cluster": {"server": "s", "certificate-authority": "none"}}]}, "none"),
+        (
+            {
+                "clusters": [
+                    {"name": "c", "cluster": {"server": "https://s", "certificate-authority": "none"}}
+                ]
+            },
+            "none",
+        ),
         ({"clusters": "none"}, "clusters"),
     ],
 )
