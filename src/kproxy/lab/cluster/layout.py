@@ -18,9 +18,10 @@ OUTSIDE: Mapping[str, int] = {"client": 100, "remote": 110}
 """Clients outside of the cluster, with the last number of their first address; the second is the next one."""
 
 NODE_NETWORK: Mapping[Family, Network] = {
-    Family.IPV4: ip_network("10.130.0.0/24"),
+    Family.IPV4: ip_network("192.168.130.0/24"),
     Family.IPV6: ip_network("fd30::/64"),
 }
+"""Cases have ranges of sources that clients outside must be in or not: 128.0.0.0/1, and not 172.16.0.0/12."""
 POD_NETWORK: Mapping[Family, Network] = {
     Family.IPV4: ip_network("10.244.0.0/16"),
     Family.IPV6: ip_network("fd00:10:244::/48"),

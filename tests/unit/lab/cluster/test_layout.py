@@ -117,7 +117,7 @@ def test_certificates_are_of_the_cluster_s_authority_and_name_all_its_addresses(
         assert subprocess.run(argv, capture_output=True, check=False).returncode == 0
     argv = [str(OPENSSL), "x509", "-noout", "-text", "-in", str(made.certificate("apiserver"))]
     text = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-    assert "IP Address:10.130.0.1" in text
+    assert "IP Address:192.168.130.1" in text
     assert "IP Address:10.96.0.1" in text
     lines = [line.split(",") for line in made.token_file.read_text().splitlines()]
     groups = {line[1]: line[3] for line in lines}
