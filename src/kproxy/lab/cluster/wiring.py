@@ -39,9 +39,9 @@ _EVERYWHERE: Mapping[str, str] = {
     "ipv6/conf/default/router_solicitations": "0",
 }
 _FORWARDS: Mapping[str, str] = {"ipv4/ip_forward": "1", "ipv6/conf/all/forwarding": "1"}
-_SENDS_LASTING: Mapping[str, str] = {"netfilter/nf_conntrack_udp_timeout": "600"}
+_LASTING: Mapping[str, str] = {"netfilter/nf_conntrack_udp_timeout": "600"}
 """A slow run's idle UDP flow does not expire, as in the lab (`kproxy.lab.wiring.SYSCTLS`)."""
-_NO_REDIRECTS: Mapping[str, str] = {
+_SENDS_NO_REDIRECTS: Mapping[str, str] = {
     "ipv4/conf/all/send_redirects": "0",
     "ipv4/conf/default/send_redirects": "0",
 }
