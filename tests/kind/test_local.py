@@ -17,6 +17,7 @@ from kproxy.lab.cluster.cluster import HOME, PREFIX
 from kproxy.lab.cluster.node import KERNEL_TUNABLES
 from kproxy.lab.faults.machine_state import machine_state_changes, read_machine_state
 from tests.kind.cluster import output
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.local
 
@@ -92,8 +93,12 @@ def test_a_machine_is_left_as_it_was_found() -> None:
         )
         assert inside.strip() == "10", "the kubelet did set it, where it cannot harm"
         during = machine()
+        left_inside = subprocess.Popen([*CLUSTER, "exec", "--name", NAME, "client", "--", "sleep", "1000"])
+        children = Path(f"/proc/{left_inside.pid}/task/{left_inside.pid}/children")
+        assert eventually(children.read_text, 30), "it runs"
         assert output([*CLUSTER, "down", "--name", NAME]) == ""
         assert up.wait(60) == 0
+        assert left_inside.wait(10) == 128 + signal.SIGTERM, "what runs there ends with the cluster"
     assert machine_state_changes(before, machine()) == []
     assert {name.partition(" ")[0] for name in before if before[name] != during[name]} == {
         "groups",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import select
 import signal
 import subprocess
 import sys
@@ -55,13 +57,13 @@ def run_up(options: ClusterUpOptions) -> int:
 
 
 def run_in_place(name: str, where: str, argv: Sequence[str]) -> int:
-    """Run a program in a place of a cluster; returns its exit status."""
-    return _run("exec", lambda: session.find_session(name).command(where, argv))
+    """Run a program in a place of a cluster; returns its exit status. When the cluster ends, so does the program."""
+    return _run("exec", name, lambda found: found.command(where, argv))
 
 
 def run_as_administrator(name: str, arguments: Sequence[str]) -> int:
     """Run kubectl as the cluster's administrator; returns its exit status."""
-    return _run("kubectl", lambda: session.find_session(name).kubectl_command(arguments))
+    return _run("kubectl", name, lambda found: found.kubectl_command(arguments))
 
 
 def print_kubeconfig(name: str) -> int:
@@ -160,13 +162,27 @@ def install_proxy(cluster: LabCluster, name: str, documents: Sequence[object]) -
     cluster.kubectl("-n", "kube-system", *rollout)
 
 
-def _run(command: str, line: Callable[[], list[str]]) -> int:
-    """Run a command line with this process's terminal, or say why there is none."""
+def _run(command: str, name: str, line: Callable[[session.ClusterSession], list[str]]) -> int:
+    """Run a command line with this process's terminal while the cluster lives, or say why there is none."""
     try:
-        argv = line()
+        found = session.find_session(name)
+        with subprocess.Popen(line(found)) as child:
+            _wait_for_either(child, found.pid)
     except LabError as reason:
         return _cannot(command, reason)
-    return subprocess.run(argv, check=False).returncode
+    return child.returncode if child.returncode >= 0 else 128 - child.returncode
+
+
+def _wait_for_either(child: subprocess.Popen[bytes], pid: int) -> None:
+    """Wait for a program's end; end it when the process ``pid``, the cluster's session, has ended."""
+    ends = [os.pidfd_open(child.pid), os.pidfd_open(pid)]
+    try:
+        readable, _, _ = select.select(ends, [], [])
+        if ends[0] not in readable:
+            child.terminate()
+    finally:
+        for end in ends:
+            os.close(end)
 
 
 def _cannot(command: str, reason: Exception) -> int:
