@@ -172,7 +172,7 @@ def local(session: nox.Session) -> None:
     need_root(session)
     session.install(".[test,kind]")
     session.run(
-        "pytest", "tests/kind", "-m", "local", "--timeout=600", *(session.posargs or ("-k", "test_local"))
+        "pytest", "tests/kind", "-mlocal", "--timeout=600", *(session.posargs or ("-k", "test_local"))
     )
 
 

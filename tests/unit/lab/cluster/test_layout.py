@@ -187,7 +187,7 @@ def test_programs_of_kubernetes_are_not_taken_from_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["iptables", "nftables"])
-def test_kube_proxy_is_told_the_mode_and_this_cluster(mode: str) -> None:
+def test_kube_proxy_is_configured_for_the_mode_and_this_cluster(mode: str) -> None:
     documents = proxy_documents(ProxyName.KUBE_PROXY, mode, Path("kubectl"), ROOT / "deploy")
     (data,) = (one["data"] for one in documents if one["kind"] == "ConfigMap")
     configuration, config = (yaml.safe_load(data[name]) for name in ("config.conf", "kubeconfig.conf"))

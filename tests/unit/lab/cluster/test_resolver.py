@@ -68,7 +68,7 @@ def query(name: str, kind: int) -> bytes:
     return struct.pack("!6H", 7, 0x0100, 1, 0, 0, 0) + labels + b"\0" + struct.pack("!HH", kind, 1)
 
 
-async def asked(message: bytes) -> bytes:
+async def reply_to(message: bytes) -> bytes:
     """The reply of a resolver on loopback."""
     server = resolver.ClusterResolver(lookup)
     bound = socket.socket(type=socket.SOCK_DGRAM)
@@ -96,7 +96,7 @@ async def asked(message: bytes) -> bytes:
     ],
 )
 def test_a_question_is_answered_by_one_record(name: str, kind: int, code: int, content: bytes | None) -> None:
-    message = asyncio.run(asked(query(name, kind)))
+    message = asyncio.run(reply_to(query(name, kind)))
     identifier, flags, questions, answers, *_ = struct.unpack_from("!6H", message)
     assert (identifier, flags & 0xF, questions, answers) == (7, code, 1, 0 if content is None else 1)
     if content is not None:
@@ -104,13 +104,13 @@ def test_a_question_is_answered_by_one_record(name: str, kind: int, code: int, c
 
 
 def test_a_name_without_an_address_of_that_family_exists() -> None:
-    message = asyncio.run(asked(query("set.shop.svc.cluster.local", RecordType.AAAA)))
+    message = asyncio.run(reply_to(query("set.shop.svc.cluster.local", RecordType.AAAA)))
     _, flags, _, answers, *_ = struct.unpack_from("!6H", message)
     assert (flags & 0xF, answers) == (0, 0)
 
 
 def test_a_type_that_is_not_served_has_no_records_but_a_name() -> None:
-    message = asyncio.run(asked(query("web.shop.svc.cluster.local", 33)))
+    message = asyncio.run(reply_to(query("web.shop.svc.cluster.local", 33)))
     _, flags, _, answers, *_ = struct.unpack_from("!6H", message)
     assert (flags & 0xF, answers) == (0, 0)
 
