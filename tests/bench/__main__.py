@@ -32,7 +32,7 @@ from tests.bench import datapath, datapath_results, place, report
 from tests.bench.measure import Measured, measure
 from tests.bench.order import Order
 from tests.bench.results import BOUND_FROM, Goal, Result, document, growth
-from tests.bench.world import Size
+from tests.bench.world import Crowd, Size
 
 BOUND = "kproxy"
 """The subject that must reach the goals."""
@@ -100,12 +100,13 @@ def _run(orders: Sequence[Order], options: argparse.Namespace, console: Console)
 def _run_datapath(orders: Sequence[Order], options: argparse.Namespace, console: Console) -> int:
     """The cost of the rules for traffic; there are no goals."""
     samples: list[datapath_results.Samples] = []
+    crowd = Crowd(options.endpoints) if options.endpoints else None
     status = 0
     for order in orders:
         try:
             with console.status(order.title) as line:
                 say = partial(_say, line, order.title)
-                measured = asyncio.run(datapath.measure(order, options.connects, say))
+                measured = asyncio.run(datapath.measure(order, options.connects, crowd, say))
         except LabError as reason:
             console.print(f"{order.title}: {reason}", style="red")
             return 2
@@ -251,6 +252,12 @@ def _parser() -> argparse.ArgumentParser:
         type=_count,
         default=4000,
         help="with --datapath: connections to each destination (default 4000)",
+    )
+    add(
+        "--endpoints",
+        type=int,
+        default=5000,
+        help="with --datapath: endpoints of one more Service (default 5000; 0: no such Service)",
     )
     add("--repeat", type=_count, default=3, help="starts; the best counts, as of the floor's (default 3)")
     add("--changes", type=_count, default=20, help="endpoint changes (default 20)")

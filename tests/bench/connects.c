@@ -1,6 +1,6 @@
 /* Both ends of a bench of new TCP connections; compiled when the bench runs, for in Python the client would be what is measured.
  *
- *   connects serve ADDRESS PORT             accepts and closes until it is killed; prints a line when it listens
+ *   connects serve ADDRESS PORT...          accepts and closes until it is killed; prints a line when it listens at all
  *   connects connect COUNT ADDRESS PORT...  COUNT times: connects once to each ADDRESS PORT in turn
  *
  * connect prints for each connection, in order, a line of two numbers: nanoseconds of connect(2), and its errno or 0.
@@ -35,19 +35,29 @@ static struct addrinfo *resolve(const char *address, const char *port)
     return found;
 }
 
-static _Noreturn void serve(const char *address, const char *port)
+static int listen_at(const char *address, const char *port)
 {
-    const struct timespec pause = {.tv_nsec = 1000000};
     struct addrinfo *where = resolve(address, port);
-    int one = 1, connection, listener = socket(where->ai_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    int one = 1, listener = socket(where->ai_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
     if (listener < 0 || setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) ||
         bind(listener, where->ai_addr, where->ai_addrlen) || listen(listener, 4096))
         fail("listen");
+    freeaddrinfo(where);
+    return listener;
+}
+
+static _Noreturn void serve(const char *address, char **ports, int count)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    int connection, listeners[count];
+    for (int i = 0; i < count; i++)
+        listeners[i] = listen_at(address, ports[i]);
     puts("listening");
     fflush(stdout);
     for (;;) { /* all of a millisecond at once: to wake up for each would take the processor from the client */
-        while ((connection = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0)
-            close(connection);
+        for (int i = 0; i < count; i++)
+            while ((connection = accept4(listeners[i], NULL, NULL, SOCK_CLOEXEC)) >= 0)
+                close(connection);
         nanosleep(&pause, NULL);
     }
 }
@@ -78,8 +88,8 @@ static void sample(const struct addrinfo *target)
 
 int main(int argc, char **argv)
 {
-    if (argc == 4 && !strcmp(argv[1], "serve"))
-        serve(argv[2], argv[3]);
+    if (argc >= 4 && !strcmp(argv[1], "serve"))
+        serve(argv[2], argv + 3, argc - 3);
     if (argc >= 5 && argc % 2 && !strcmp(argv[1], "connect")) {
         int targets = (argc - 3) / 2;
         struct addrinfo *target[targets];
@@ -90,6 +100,6 @@ int main(int argc, char **argv)
                 sample(target[i]);
         return fflush(stdout) ? 2 : 0;
     }
-    fprintf(stderr, "usage: %s serve ADDRESS PORT | connect COUNT ADDRESS PORT...\n", argv[0]);
+    fprintf(stderr, "usage: %s serve ADDRESS PORT... | connect COUNT ADDRESS PORT...\n", argv[0]);
     return 2;
 }

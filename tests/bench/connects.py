@@ -47,9 +47,9 @@ class Connector:
             raise LabError(f"{' '.join(command)}: {done.stderr.strip()}")
 
     @contextmanager
-    def serving(self, namespace: Namespace, at: Destination) -> Iterator[None]:
-        """Context in which connections to an address of the namespace are accepted, and closed."""
-        command = (str(self._program), "serve", str(at.address), str(at.port))
+    def serving(self, namespace: Namespace, *ports: int) -> Iterator[None]:
+        """Context in which connections to any address of the namespace (IPv4) are accepted at these ports, and closed."""
+        command = (str(self._program), "serve", "0.0.0.0", *map(str, ports))
         process = namespace.start(command, stdout=subprocess.PIPE)
         assert process.stdout is not None
         try:

@@ -1,6 +1,6 @@
-"""What the rules cost traffic: new TCP connections directly to a pod and through cluster IPs, beside a node without any rules.
+"""What the rules cost traffic: new TCP connections directly to a pod and through cluster IPs, beside nodes without a proxy.
 
-All proxies of a run, and the node without one, stand in labs of their own at the same time, and get their connections in
+All proxies of a run, and the nodes without one, stand in labs of their own at the same time, and get their connections in
 turns of a few hundred: what else the machine does meets all alike.  The client is a pod and the server another one of the
 same node, so that each packet is forwarded.  In a rule set that is read from top to bottom it matters where a Service's rule
 stands: of the Services with a real endpoint those are measured whose rules come first, in the middle and last in the kernel's
@@ -26,10 +26,10 @@ from kproxy.lab.processes import Xtables, run_in, xtables_directory
 from tests.bench import world
 from tests.bench.connects import Connect, Connector, Destination
 from tests.bench.contestant import START_EVERY
-from tests.bench.datapath_results import DIRECT, FLOOR, PLACES, Samples
+from tests.bench.datapath_results import CROWD, DIRECT, FLOOR, PLACES, TRACKED, Samples
 from tests.bench.order import Order
 from tests.bench.stage import Stage, open_stage, put
-from tests.bench.world import PORT, Backend, Live
+from tests.bench.world import NODE, PORT, Backend, Crowd, Live
 
 CLIENT = "a2"
 SERVER = Backend("a1", 9100)
@@ -67,20 +67,22 @@ class _Contestant:
             self.found.setdefault(place, []).extend(result if counts else ())
 
 
-async def measure(order: Order, connects: int, say: Callable[[str], None]) -> Measured:
-    """Measure proxies in one mode at one size, ``connects`` connections to each destination.
+async def measure(order: Order, connects: int, crowd: Crowd | None, say: Callable[[str], None]) -> Measured:
+    """Measure proxies in one mode at one size, ``connects`` connections to each destination, one of them the ``crowd``.
 
     Raises `kproxy.lab.namespaces.LabError` when this machine cannot.
     """
     troubles: dict[str, str] = {}
     async with AsyncExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kproxy-bench-")))
-        connector, store = Connector(directory), _filled(order)
-        contestants = [await stack.enter_async_context(_bare(connector))]
+        connector, store = Connector(directory), _filled(order, crowd)
+        contestants = [
+            await stack.enter_async_context(_bare(connector, name, rules)) for name, rules in _BARE.items()
+        ]
         for subject in order.subjects:
             say(f"{subject.name}: start")
             try:
-                seat = _served(order, subject, store, connector, directory)
+                seat = _served(order, subject, store, crowd, connector, directory)
                 contestants.append(await stack.enter_async_context(seat))
             except HarnessError as reason:
                 troubles[subject.name] = str(reason)
@@ -111,27 +113,50 @@ def _samples(order: Order, contestant: _Contestant) -> list[Samples]:
     ]
 
 
+_BARE = {
+    FLOOR: (),
+    TRACKED: (
+        ("-t", "nat", "-A", "PREROUTING", "-j", "ACCEPT"),
+        ("-t", "nat", "-A", "POSTROUTING", "-j", "ACCEPT"),
+        ("-A", "FORWARD", "-m", "conntrack", "--ctstate", "NEW", "-j", "ACCEPT"),
+    ),
+}
+"""Rules of the nodes without a proxy."""
+
+
 @asynccontextmanager
-async def _bare(connector: Connector) -> AsyncIterator[_Contestant]:
-    """A node without any rules; connections to the pod are all that it can make."""
+async def _bare(
+    connector: Connector, name: str, rules: Sequence[Sequence[str]]
+) -> AsyncIterator[_Contestant]:
+    """A node without a proxy; connections to the pod are all that it can make."""
     async with open_lab() as lab:
-        with connector.serving(lab.network[SERVER.pod], _SERVER):
-            yield _Contestant(FLOOR, lab.network[CLIENT], {DIRECT: _SERVER})
+        for rule in rules:
+            lab.network[NODE].run(("iptables-nft", *rule))
+        with connector.serving(lab.network[SERVER.pod], SERVER.port):
+            yield _Contestant(name, lab.network[CLIENT], {DIRECT: _SERVER})
 
 
 @asynccontextmanager
 async def _served(
-    order: Order, subject: Subject, store: ObjectStore, connector: Connector, directory: Path
+    order: Order,
+    subject: Subject,
+    store: ObjectStore,
+    crowd: Crowd | None,
+    connector: Connector,
+    directory: Path,
 ) -> AsyncIterator[_Contestant]:
     """A node with a proxy that has programmed everything.  Raises `HarnessError` if it does not."""
     async with open_stage(subject, order.mode, order.variant, store) as stage:
         with ExitStack() as stack:
-            stack.enter_context(connector.serving(stage.namespace(SERVER.pod), _SERVER))
+            ports = (SERVER.port, *(crowd.ports if crowd else ()))
+            stack.enter_context(connector.serving(stage.namespace(SERVER.pod), *ports))
             tree = stage.start()
             for live in world.standing(order.size):
                 await stage.answered(live, world.BACKENDS[0], START_EVERY, order.patience)
             await stage.still(tree)
             destinations = await _destinations(order, stage, directory)
+            if crowd:
+                destinations[CROWD] = Destination(crowd.service.cluster_ip, PORT)
             client = stage.namespace(CLIENT)
             await _all_answer(connector, client, destinations, order.patience)
             yield _Contestant(subject.name, client, destinations)
@@ -172,10 +197,10 @@ async def _in_order_of_rules(
     return list(lives)
 
 
-def _filled(order: Order) -> ObjectStore:
+def _filled(order: Order, crowd: Crowd | None) -> ObjectStore:
     store = ObjectStore()
     with store.batch():
-        for document in world.documents(order.size):
+        for document in (*world.documents(order.size), *(crowd.documents() if crowd else ())):
             put(store, document)
         for live in world.measured(order.size):
             put(store, live.slice(SERVER))

@@ -18,11 +18,21 @@ from rich.table import Table
 FLOOR = "no rules"
 """Name of the node without a proxy and without any rule."""
 
+TRACKED = "tracking alone"
+"""Name of the node whose connections are tracked and pass the hooks of nat, where a rule accepts them at once."""
+
+FLOORS = (FLOOR, TRACKED)
+
 DIRECT = "direct"
 """To the pod itself: traffic that no Service serves."""
 
 PLACES = ("first", "middle", "last")
 """Of a Service's rules among those of all Services."""
+
+CROWD = "crowd"
+"""To a Service of thousands of endpoints."""
+
+_COLUMNS = (DIRECT, *PLACES, CROWD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +73,7 @@ def floor_of(samples: Iterable[Samples], size: str) -> float:
 def show(console: Console, samples: Sequence[Samples]) -> None:
     """A row for each node and size: median and p99 by place, and how the medians compare with the floor's."""
     table = Table(title="TCP connect in us: median / p99 (median : no rules)", title_justify="left")
-    for name in ("", "Services x\nendpoints", *(DIRECT, *PLACES), "failed"):
+    for name in ("", "Services x\nendpoints", *_COLUMNS, "failed"):
         table.add_column(name, no_wrap=True, justify="left" if not name else "right")
     for (size, variant), group in groupby(samples, key=lambda each: (each.size, each.variant)):
         of_size = list(group)
@@ -76,11 +86,11 @@ def show(console: Console, samples: Sequence[Samples]) -> None:
 
 def _row(subject: str, variant: str, size: str, places: Sequence[Samples], floor: float) -> list[str]:
     cells = {each.place: f"{each.median:.1f} / {each.p99:.0f} ({each.median / floor:.2f})" for each in places}
-    name = subject if subject == FLOOR else f"{subject} {places[0].mode} {variant}"
+    name = subject if subject in FLOORS else f"{subject} {places[0].mode} {variant}"
     return [
         name,
         size,
-        *(cells.get(place, "") for place in (DIRECT, *PLACES)),
+        *(cells.get(place, "") for place in _COLUMNS),
         str(sum(each.failed for each in places)),
     ]
 
@@ -124,9 +134,9 @@ def plot(samples: Sequence[Samples], path: Path) -> bool:
 
 
 def _label(each: Samples) -> str:
-    return each.subject if each.subject == FLOOR else f"{each.subject} {each.mode} {each.variant}"
+    return each.subject if each.subject in FLOORS else f"{each.subject} {each.mode} {each.variant}"
 
 
 def _floor(each: Samples) -> str:
-    """The floor has direct traffic alone, and stands in each panel."""
-    return DIRECT if each.subject == FLOOR else ""
+    """The floors have direct traffic alone, and stand in each panel."""
+    return DIRECT if each.subject in FLOORS else ""

@@ -6,7 +6,7 @@ a plan in memory; `tests.bench.stage` puts the documents into the lab's API serv
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, Self
@@ -43,6 +43,8 @@ _FIRST_POD = 3 << 8
 _CLUSTER_IPS = LAB.service_cidr[_V4].num_addresses - _FIRST_CLUSTER_IP - 256
 _STRIDE = 40_503
 """Without a common divisor with `_CLUSTER_IPS`, and about a golden section of 65,536: multiples look drawn at random."""
+
+_CROWD_POD, _CROWD_PORT = "a1", 9101
 
 _MEASURED = 64
 """Services to choose those from whose rules come first, in the middle and last."""
@@ -125,6 +127,37 @@ def measured(size: Size) -> tuple[Live, ...]:
     count = min(size.services, _MEASURED)
     numbers = (size.services * part // count for part in range(count))
     return tuple(Live(_filler_name(number), _filler_ip(number)) for number in numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """A Service of very many real endpoints: all addresses of one pod, at as many ports as that takes."""
+
+    endpoints: int
+
+    @property
+    def service(self) -> Live:
+        """The Service."""
+        return _beside_filler("crowd", _FIRST_CLUSTER_IP - _FIRST_LIVE_IP - 1)
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """The ports of the pod that need a server."""
+        return tuple(_CROWD_PORT + number for number in range(-(-self.endpoints // len(self._addresses))))
+
+    @property
+    def _addresses(self) -> Sequence[Address]:
+        return tuple(LAB.pod_range[_CROWD_POD][_V4].hosts())
+
+    def documents(self) -> Iterator[Document]:
+        """The Service, and a slice for each port."""
+        yield self.service.service()
+        left = self.endpoints
+        for port in self.ports:
+            found = _slice(self.service.name, self._addresses[:left], port)
+            found["metadata"]["name"] += f"-{port}"
+            yield found
+            left -= len(self._addresses)
 
 
 def filler(size: Size) -> Iterator[Document]:

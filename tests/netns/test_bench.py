@@ -77,12 +77,13 @@ def test_two_proxies_of_one_name_or_without_the_mode_are_refused(tmp_path: Path)
 
 def test_the_data_path_is_measured_beside_a_node_without_rules(tmp_path: Path) -> None:
     twin = subject(tmp_path, "twin", KPROXY)
-    arguments = ("--datapath", "--size", "3x1", "--connects", "200", "--versus", twin)
-    done = bench(tmp_path, *arguments)
+    arguments = ("--datapath", "--size", "3x1", "--connects", "200", "--endpoints", "700")
+    done = bench(tmp_path, *arguments, "--versus", twin)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((tmp_path / "datapath.json").read_text())["results"]
-    places = ["direct", "first", "middle", "last"]
+    places = ["direct", "first", "middle", "last", "crowd"]
     of_proxies = [(name, place) for name in ("kproxy", "twin") for place in places]
-    assert [(one["subject"], one["place"]) for one in found] == [("no rules", "direct"), *of_proxies]
+    floors = [("no rules", "direct"), ("tracking alone", "direct")]
+    assert [(one["subject"], one["place"]) for one in found] == [*floors, *of_proxies]
     assert {(one["connections"], one["failed"]) for one in found} == {(200, 0)}
     assert all(0 < one["median_us"] <= one["p99_us"] for one in found)

@@ -62,6 +62,11 @@ def one_in(count: int) -> Chance:
     return Chance(Fraction(1, count))
 
 
+def share_of(some: int, count: int) -> Chance:
+    """Holds for ``some`` packets in ``count``, at random."""
+    return one_in(count) if some == 1 else Chance(Fraction(some, count))
+
+
 def or_mark(bits: int) -> SetMark:
     """Set these bits of the packet's mark; others stay."""
     return SetMark(ALL_BITS ^ bits, bits)

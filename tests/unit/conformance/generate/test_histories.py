@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from kproxy.model.api import Cluster
 from kproxy.model.network import Family
 from kproxy.proxy.backends.iptables import desired_state as iptables
 from kproxy.proxy.backends.iptables.diff import diff as iptables_diff
+from kproxy.proxy.backends.iptables.dispatch_tree import Shape
 from kproxy.proxy.backends.ipvs.desired_state import DesiredState as IpvsProgram
 from kproxy.proxy.backends.ipvs.desired_state import delta
 from kproxy.proxy.backends.ipvs.diff import KernelState, full_transaction, transaction
@@ -45,17 +47,18 @@ def plans(history: list[Cluster], family: Family) -> Iterator[tuple[Plan, Plan]]
         yield made, make_plan(normalise(cluster, family), here)
 
 
-@given(histories(), families)
+@pytest.mark.parametrize("shape", iptables_models.SHAPES)
+@given(history=histories(), family=families)
 @HISTORIES
-def test_iptables_are_as_after_a_fresh_start(history: list[Cluster], family: Family) -> None:
+def test_iptables_are_as_after_a_fresh_start(shape: Shape, history: list[Cluster], family: Family) -> None:
     (first, _), *changes = plans(history, family)
-    believed = iptables.desired_state(first, iptables_models.OPTIONS)
+    believed = iptables.desired_state(first, iptables_models.OPTIONS, shape=shape)
     tables = iptables_models.rewritten(believed)
     for after, fresh in changes:
-        desired = iptables.desired_state(after, iptables_models.OPTIONS, believed)
+        desired = iptables.desired_state(after, iptables_models.OPTIONS, believed, shape)
         tables.apply(str(iptables_diff(believed, desired, LEGACY_BLOCK_CHAINS)))
         believed = desired
-        anew = iptables_models.rewritten(iptables.desired_state(fresh, iptables_models.OPTIONS))
+        anew = iptables_models.rewritten(iptables.desired_state(fresh, iptables_models.OPTIONS, shape=shape))
         assert iptables_models.held(tables) == iptables_models.held(anew)
 
 

@@ -14,6 +14,9 @@ from kproxy.conformance.case import DROPPED, REJECTED, Apply, Case, CaseService,
 from kproxy.conformance.engine.judging import Finding
 from kproxy.conformance.generate.generate import generate_worlds
 from kproxy.conformance.testbeds.simulator import BACKENDS
+from kproxy.proxy.backends.iptables import compile as compiler
+from kproxy.proxy.backends.iptables import desired_state
+from tests.support.iptables_model import NARROW
 from tests.support.simulated_worlds import findings
 
 SEED, PART, PARTS = 2026, 200, 10
@@ -35,6 +38,14 @@ def reported(mode: str, finding: Finding) -> str:
 def test_what_rules_do_in_any_world_is_lawful(number: int) -> None:
     wrong = [(mode, finding) for mode in BACKENDS for finding in findings(part(number), mode)]
     assert not wrong, "\n".join(reported(*each) for each in wrong[:5])
+
+
+def test_what_rules_do_is_lawful_with_the_smallest_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A world's few Services would be one flat chain, its endpoints chosen in one step."""
+    monkeypatch.setattr(desired_state, "SHAPE", NARROW)
+    monkeypatch.setattr(compiler, "CHOICES", 1)
+    wrong = findings(part(0), "iptables")
+    assert not wrong, "\n".join(reported("iptables", each) for each in wrong[:5])
 
 
 def test_worlds_have_much_to_probe() -> None:

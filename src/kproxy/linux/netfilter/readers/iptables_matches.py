@@ -100,12 +100,21 @@ def _statistic(own: Sequence[Option]) -> Match:
 
 
 def share(text: str) -> Fraction:
-    """A probability; what is one in so many, as far as the digits go, is exactly that."""
+    """A probability; what is some in so many, as far as the digits go, is exactly that.
+
+    The kernel keeps 31 bits of it (xt_statistic.c): fractions of denominators up to `_SHARED_BY` stay apart.
+    """
     printed = Fraction(text)
     if not printed:
         return printed
-    near = Fraction(1, max(1, round(1 / printed)))
-    return near if abs(near - printed) < Fraction(1, 10**8) else printed
+    one_in = Fraction(1, max(1, round(1 / printed)))
+    some_in = printed.limit_denominator(_SHARED_BY)
+    if abs(one_in - printed) < Fraction(1, 10**8):
+        return one_in
+    return some_in if abs(some_in - printed) < Fraction(1, 10**9) else printed
+
+
+_SHARED_BY = 20_000
 
 
 def _recent(own: Sequence[Option]) -> Step:

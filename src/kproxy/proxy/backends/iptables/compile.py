@@ -13,15 +13,13 @@ Packets that nat does not rewrite, since no endpoint may answer, are rejected or
 from __future__ import annotations
 
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Address
 from typing import TYPE_CHECKING, NamedTuple
 
 from kproxy.linux.netfilter.matches import (
-    DESTINATION_IS_LOCAL,
     SOURCE_IS_LOCAL,
     destination_in,
     of_protocol,
-    one_in,
+    share_of,
     source_in,
 )
 from kproxy.linux.netfilter.rules import (
@@ -35,10 +33,12 @@ from kproxy.linux.netfilter.rules import (
     Remember,
     Rule,
 )
-from kproxy.model.network import Family, format_address
+from kproxy.model.network import format_address
+from kproxy.proxy.backends import node_ports
 from kproxy.proxy.backends.iptables import names
 from kproxy.proxy.backends.iptables.dispatch_tree import Destination
 from kproxy.proxy.backends.iptables.names import SharedChain
+from kproxy.proxy.backends.node_ports import LOOPBACK_IPV4
 from kproxy.proxy.backends.pods import from_pods
 from kproxy.proxy.backends.xtables.rules import PacketCounter, to_port
 from kproxy.proxy.plan import Exposure, MasqueradePolicy, OnEmpty
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kproxy.linux.netfilter.rules import Match, Step
-    from kproxy.model.network import Address, Network
+    from kproxy.model.network import Address, Family, Network
     from kproxy.proxy.backends.xtables.rules import ChainName
     from kproxy.proxy.plan import (
         Frontend,
@@ -59,8 +59,8 @@ if TYPE_CHECKING:
         ServicePlan,
     )
 
-LOOPBACK_IPV4 = IPv4Network("127.0.0.0/8")
-LOOPBACK_IPV6 = IPv6Address("::1")
+CHOICES = 64
+"""Endpoints that are chosen from in one chain, which a connection reads half of; measured in ``docs/bench.md``."""
 
 _MARK_MASQUERADE = Jump(names.MARK_MASQUERADE)
 _EXPOSED_AS = {Exposure.EXTERNAL_IP: "external IP", Exposure.LOAD_BALANCER: "loadbalancer IP"}
@@ -130,7 +130,7 @@ def own_chains(service: ServicePlan, context: Context) -> tuple[Chain, ...]:
     targets: dict[str, NamedEndpoint] = {}
     for scope, pool in _pools(service).items():
         members = [_target(endpoint, identity) for endpoint in pool.endpoints]
-        found.append(_pool_chain(service, scope, members, suffix, context))
+        found += _pool_chains(service, scope, members, suffix, context)
         targets.update([(target.text, target) for target in members])
     comment = str(service.name) if context.endpoint_comments else ""
     found += [_endpoint_chain(target, service, comment) for target in targets.values()]
@@ -138,27 +138,13 @@ def own_chains(service: ServicePlan, context: Context) -> tuple[Chain, ...]:
 
 
 def node_port_destinations(context: Context) -> tuple[tuple[Match, ...], ...]:
-    """Alternative matches of a destination that accepts node ports; each makes a rule of its own.
-
-    Loopback is one only in IPv4 and where the plan says so (``np.localhost.*``).
-
-    Clauses ``node-port.number-on-service-address.not-served``, ``node-port.other-node.untouched``.
-    """
-    ports = context.node_ports
-    localhost = localhost_node_ports(context)
-    if ports.addresses is not None:
-        loopback = (LOOPBACK_IPV4,) if localhost else ()
-        return tuple((destination_in(address),) for address in (*ports.addresses, *loopback))
-    if context.family is Family.IPV6:
-        return ((destination_in(LOOPBACK_IPV6, negated=True), DESTINATION_IS_LOCAL),)
-    if not localhost:
-        return ((destination_in(LOOPBACK_IPV4, negated=True), DESTINATION_IS_LOCAL),)
-    return ((DESTINATION_IS_LOCAL,),)
+    """Alternative matches of a destination that accepts node ports; each makes a rule of its own."""
+    return node_ports.node_port_destinations(context.family, context.node_ports)
 
 
 def localhost_node_ports(context: Context) -> bool:
     """True if IPv4 loopback addresses accept node ports (``node-port.localhost.martian-dropped``)."""
-    return context.family is Family.IPV4 and context.node_ports.localhost
+    return node_ports.localhost_node_ports(context.family, context.node_ports)
 
 
 def _has_endpoints(frontend: Frontend) -> bool:
@@ -275,29 +261,56 @@ def _source_ranges_chain(service: ServicePlan, guarded: list[Frontend], suffix: 
     return Chain(names.SOURCE_RANGES_PREFIX + suffix, rules)
 
 
-def _pool_chain(
+def _pool_chains(
     service: ServicePlan, scope: PoolScope, members: list[NamedEndpoint], suffix: str, context: Context
-) -> Chain:
-    """Chain that chooses an endpoint: the client's previous one under affinity, else one at random.
+) -> list[Chain]:
+    """Chain that chooses an endpoint: the client's previous one under affinity, else one at random; and chains of choices.
 
     Clauses ``balancing.every-endpoint-chosen``, ``affinity.client-ip.sticks``.
     """
+    name = names.POOL_PREFIX[scope] + suffix
     rules: list[Rule] = []
     for frontend in service.frontends:
         if frontend.exposure is Exposure.CLUSTER_IP and frontend.pool.scope is scope:
             addressed = _frontend_matches(service, frontend)
             rules += _masquerade(frontend.masquerade, addressed, f"{service.name} cluster IP", context)
-    comments = [f"{service.name} -> {m.text}" if context.endpoint_comments else "" for m in members]
+    subject = f"{service.name} -> " if context.endpoint_comments else ""
     if service.affinity_seconds is not None:
-        for member, comment in zip(members, comments, strict=True):
+        for member in members:
             recently = Recent(member.chain, service.affinity_seconds)
-            rules.append(Rule((recently, Jump(member.chain)), comment))
+            rules.append(Rule((recently, Jump(member.chain)), subject and subject + member.text))
+    choices, below = _choices(members, name, "", subject)
+    return [Chain(name, (*rules, *choices)), *below]
+
+
+def _choices(
+    members: list[NamedEndpoint], pool: ChainName, digits: str, subject: str
+) -> tuple[list[Rule], list[Chain]]:
+    """The rules that choose one of these endpoints evenly, and the chains that they need.
+
+    Up to `CHOICES` rules in one chain are for an endpoint each.  More are first grouped by the next digit of the endpoints' chains' names,
+    so that an endpoint that comes or goes concerns its own group and how often that is chosen.
+    """
+    if len(members) <= CHOICES or len(digits) == names.GROUP_DIGITS:
+        groups = {member.chain: [member] for member in members}
+    else:
+        groups = {}
+        for member in sorted(members, key=lambda each: each.chain):
+            digit = member.chain[len(names.ENDPOINT_PREFIX) + len(digits)]
+            groups.setdefault(names.group_of_endpoints(pool, digits + digit), []).append(member)
+    rules: list[Rule] = []
+    chains: list[Chain] = []
     left = len(members)
-    for member, comment in zip(members, comments, strict=True):
-        jump = Jump(member.chain)
-        rules.append(Rule((one_in(left), jump) if left > 1 else (jump,), comment))
-        left -= 1
-    return Chain(names.POOL_PREFIX[scope] + suffix, tuple(rules))
+    for group, some in groups.items():
+        alone = len(some) == 1
+        jump = Jump(some[0].chain if alone else group)
+        comment = subject and subject + (some[0].text if alone else f"{len(some)} endpoints")
+        rules.append(Rule((share_of(len(some), left), jump) if left > len(some) else (jump,), comment))
+        left -= len(some)
+        if not alone:
+            own, below = _choices(some, pool, group.rpartition("-")[2], subject)
+            chains += [Chain(group, tuple(own)), *below]
+    return rules, chains
 
 
 def _endpoint_chain(target: NamedEndpoint, service: ServicePlan, comment: str) -> Chain:

@@ -99,7 +99,7 @@ class DesiredState:
         self.context, self.options, self.service_rules, self.shape = context, options, service_rules, shape
         self._base = base if base is not None and base.has_trees else None
         self._trees: Trees | None = None
-        self._chains: dict[SharedChain, dict[ChainName, tuple[str, ...]]] = {}
+        self._chains: dict[SharedChain, Chains] = {}
 
     @property
     def has_trees(self) -> bool:
@@ -139,12 +139,10 @@ class DesiredState:
         )
 
     def _edited_trees(self, base: DesiredState) -> Trees:
-        pairs = changed(base, self)
-        return edited_trees(
-            base.trees,
-            [one for before, _ in pairs if before for one in before.dispatch],
-            [one for _, after in pairs if after for one in after.dispatch],
-        )
+        trees = edited_trees(base.trees, *dispatch_difference(changed(base, self)))
+        unchanged = (shared for shared, own in trees.items() if own is base.trees[shared])
+        self._chains = {shared: base.chains(shared) for shared in unchanged}
+        return trees
 
 
 Pair = tuple["ServiceRules | None", "ServiceRules | None"]
@@ -158,12 +156,24 @@ def changed(before: DesiredState, after: DesiredState) -> list[Pair]:
     return pairs + [(one, None) for name, one in old.items() if name not in new]
 
 
+def dispatch_difference(pairs: Iterable[Pair]) -> tuple[list[Placed[str]], list[Placed[str]]]:
+    """Rules in shared chains that are no longer wanted, and those that are new."""
+    removed: list[Placed[str]] = []
+    added: list[Placed[str]] = []
+    for before, after in pairs:
+        old, new = (each.dispatch if each else () for each in (before, after))
+        if old != new:
+            removed += [one for one in old if one not in new]
+            added += [one for one in new if one not in old]
+    return removed, added
+
+
 def edited_trees(
     trees: Mapping[SharedChain, SharedTrees[Item]],
     removed: Iterable[Placed[Item]],
     added: Iterable[Placed[Item]],
 ) -> dict[SharedChain, SharedTrees[Item]]:
-    """Trees without some rules and with others; a rule in both stays."""
+    """Trees without some rules and with others."""
     gone: dict[SharedChain, list[Placed[Item]]] = {shared: [] for shared in SharedChain}
     come: dict[SharedChain, list[Placed[Item]]] = {shared: [] for shared in SharedChain}
     for one in removed:

@@ -35,6 +35,9 @@ POOL_PREFIX = {PoolScope.CLUSTER: "KUBE-SVC-", PoolScope.LOCAL: "KUBE-SVL-"}
 EXTERNAL_PREFIX = "KUBE-EXT-"
 SOURCE_RANGES_PREFIX = "KUBE-FW-"
 ENDPOINT_PREFIX = "KUBE-SEP-"
+GROUP_DIGITS = 2
+"""Digits that names of groups of endpoints may have: a chain's name has 28 characters, of which a pool's takes 25."""
+
 DERIVED_PREFIXES = (*POOL_PREFIX.values(), EXTERNAL_PREFIX, SOURCE_RANGES_PREFIX, ENDPOINT_PREFIX)
 
 
@@ -92,6 +95,11 @@ def name_hash(text: str) -> str:
         f"{_PAIRS[bits >> 70]}{_PAIRS[bits >> 60 & 1023]}{_PAIRS[bits >> 50 & 1023]}{_PAIRS[bits >> 40 & 1023]}"
         f"{_PAIRS[bits >> 30 & 1023]}{_PAIRS[bits >> 20 & 1023]}{_PAIRS[bits >> 10 & 1023]}{_PAIRS[bits & 1023]}"
     )
+
+
+def group_of_endpoints(pool: ChainName, digits: str) -> ChainName:
+    """The chain that chooses among those endpoints of a pool whose chains' names begin with ``digits`` after the prefix."""
+    return f"{pool}-{digits}"
 
 
 def is_derived(name: ChainName) -> bool:

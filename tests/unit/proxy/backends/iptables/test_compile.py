@@ -5,10 +5,13 @@ in every one of them.
 """
 
 import re
+from collections.abc import Iterator
+from fractions import Fraction
 from ipaddress import ip_address
 
 import pytest
 
+from kproxy.linux.netfilter.rules import Chain, Chance, Jump
 from kproxy.model.network import Family, Protocol
 from kproxy.proxy.backends.iptables import names
 from kproxy.proxy.backends.iptables.desired_state import build_ruleset, desired_state
@@ -310,3 +313,48 @@ def test_rules_count_what_the_kernel_has_counters_for_and_only_where_it_can_come
         dropped
         == "-m conntrack --ctstate INVALID -m nfacct --nfacct-name ct_state_invalid_dropped_pkts -j DROP"
     )
+
+
+def choices(count: int, affinity: int | None = None) -> dict[str, Chain]:
+    """The chains of a Service of so many endpoints, by name."""
+    chosen = pool(*(f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}:80" for n in range(count)))
+    wanted = plan_of(service(frontend(Exposure.CLUSTER_IP, "172.30.0.41", 80, chosen), affinity=affinity))
+    found = build_ruleset(desired_state(wanted, Options())).tables[TableName.NAT]
+    return {name: chain for name, chain in found.items() if name.startswith(("KUBE-SVC-", "KUBE-SEP-"))}
+
+
+def shares(
+    chains: dict[str, Chain], name: str, share: Fraction, rules: int
+) -> Iterator[tuple[Fraction, int]]:
+    """By endpoint: how often it is chosen, and after how many rules."""
+    if name.startswith("KUBE-SEP-"):
+        yield share, rules
+        return
+    for rule in chains[name].rules:
+        rules += 1
+        *conditions, target = rule.steps
+        if isinstance(target, Jump) and target.chain in chains:
+            chance = next((step.share for step in conditions if isinstance(step, Chance)), Fraction(1))
+            yield from shares(chains, target.chain, share * chance, rules)
+            share *= 1 - chance
+
+
+@pytest.mark.parametrize("count", [1, 2, 64, 65, 300, 5000])
+def test_endpoints_are_chosen_evenly_after_few_rules(count: int) -> None:
+    chains = choices(count)
+    found = list(shares(chains, f"KUBE-SVC-{SUFFIX}", Fraction(1), 0))
+    assert [share for share, _ in found] == [Fraction(1, count)] * count
+    assert max(rules for _, rules in found) <= 130
+    assert sum(rules for _, rules in found) / count <= 66
+    assert all(len(name) <= 28 for name in chains)
+
+
+def test_an_endpoint_that_goes_concerns_its_own_group_alone() -> None:
+    before, after = choices(5000), choices(4999)
+    written = [name for name, chain in after.items() if before.get(name) != chain]
+    assert [len(name) for name in sorted(written, key=len)] == [25, 27, 28]
+    assert len(before.keys() - after.keys()) == 1
+
+
+def test_choices_among_few_endpoints_are_one_chain() -> None:
+    assert [name for name in choices(64) if "KUBE-SVC" in name] == [f"KUBE-SVC-{SUFFIX}"]

@@ -36,6 +36,13 @@ def wanted(desired: DesiredState) -> dict[str, dict[str, list[str]]]:
     return found
 
 
+def states(before: Plan, after: Plan, shape: Shape) -> tuple[DesiredState, DesiredState]:
+    """Two states, the second with the trees of the first, edited."""
+    old = desired_state(before, OPTIONS, shape=shape)
+    assert old.trees
+    return old, desired_state(after, OPTIONS, old, shape)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @given(plan=plans())
 @settings(deadline=None)
@@ -61,8 +68,7 @@ def test_a_rewrite_leaves_nothing_of_an_earlier_run(
 @given(before=plans(), after=plans())
 @settings(deadline=None)
 def test_a_change_gives_what_a_rewrite_gives(shape: Shape, before: Plan, after: Plan) -> None:
-    old = desired_state(before, OPTIONS, shape=shape)
-    new = desired_state(after, OPTIONS, old, shape)
+    old, new = states(before, after, shape)
     for limit in (SMALL_BLOCKS, LEGACY_BLOCK_CHAINS):
         tables = rewritten(old)
         tables.apply(str(diff(old, new, limit)))
@@ -75,8 +81,7 @@ def test_a_change_gives_what_a_rewrite_gives(shape: Shape, before: Plan, after: 
 @given(before=plans(), after=plans())
 @settings(deadline=None)
 def test_growth_counts_the_rules(shape: Shape, before: Plan, after: Plan) -> None:
-    old = desired_state(before, OPTIONS, shape=shape)
-    new = desired_state(after, OPTIONS, old, shape)
+    old, new = states(before, after, shape)
     for table in TableName:
         full = sum(growth(b) for b in Rewrite({}, old, SMALL_BLOCKS) if b.table is table)
         assert full == sum(map(len, wanted(old)[table.value].values()))
@@ -121,8 +126,7 @@ def destinations(plan: Plan) -> set[Destination]:
 @given(before=plans(), after=plans())
 @settings(deadline=None)
 def test_no_moment_leaves_a_known_address_without_an_answer(shape: Shape, before: Plan, after: Plan) -> None:
-    old = desired_state(before, OPTIONS, shape=shape)
-    new = desired_state(after, OPTIONS, old, shape)
+    old, new = states(before, after, shape)
     stay = destinations(before) & destinations(after)
     for transaction in (Update(old, new, SMALL_BLOCKS), None):
         tables = rewritten(old)
@@ -164,8 +168,11 @@ def test_the_same_plan_costs_nothing() -> None:
 
 
 def test_an_endpoint_change_is_one_block_that_touches_its_service_alone() -> None:
-    old = desired_state(plan_of(numbered(1, "10.0.0.1:80", "10.0.0.2:80"), *OTHERS), OPTIONS)
-    new = desired_state(plan_of(numbered(1, "10.0.0.1:80", "10.0.0.3:80"), *OTHERS), OPTIONS, old)
+    old, new = states(
+        plan_of(numbered(1, "10.0.0.1:80", "10.0.0.2:80"), *OTHERS),
+        plan_of(numbered(1, "10.0.0.1:80", "10.0.0.3:80"), *OTHERS),
+        SHAPE,
+    )
     text = str(diff(old, new, LEGACY_BLOCK_CHAINS))
     assert text.count("COMMIT") == 1
     assert "KUBE-SERVICES" not in text
@@ -176,8 +183,7 @@ def test_an_endpoint_change_is_one_block_that_touches_its_service_alone() -> Non
 
 
 def test_a_new_service_rewrites_one_leaf() -> None:
-    old = desired_state(plan_of(*OTHERS), OPTIONS)
-    new = desired_state(plan_of(numbered(1, "10.0.0.1:80"), *OTHERS), OPTIONS, old)
+    old, new = states(plan_of(*OTHERS), plan_of(numbered(1, "10.0.0.1:80"), *OTHERS), SHAPE)
     text = str(diff(old, new, LEGACY_BLOCK_CHAINS))
     assert text.count("COMMIT") == 1
     assert re.findall(r"^:(KUBE-SVC-\S*/\S*|KUBE-SERVICES)", text, re.MULTILINE) == ["KUBE-SVC-10.96.1.0/29"]
@@ -197,3 +203,22 @@ def test_a_changed_option_rewrites_only_the_constant_chains_it_is_in() -> None:
     text = str(diff(old, new, LEGACY_BLOCK_CHAINS))
     assert text.splitlines()[:2] == ["*filter", ":KUBE-NODEPORTS - [0:0]"]
     assert text.count("\n") == 5
+
+
+def test_a_tree_is_written_in_blocks_without_a_gap() -> None:
+    """Fifty Services become 350, of which 300 are refused, and fifty again; blocks have few chains, trees many."""
+    few = plan_of(*(numbered(i % 256, "10.0.0.1:80") for i in range(50)))
+    many = plan_of(*(spread(i) for i in range(300)), *few.services)
+    stay = destinations(few)
+    old, new = states(few, many, SHAPE)
+    tables = rewritten(old)
+    for text in (str(Update(old, new, SMALL_BLOCKS)), str(Update(new, old, SMALL_BLOCKS))):
+        for _ in tables.restore(text):
+            assert [one for one in stay if not answered(tables, one)] == []
+    assert held(tables) == wanted(old)
+
+
+def spread(number: int) -> ServicePlan:
+    address = f"10.97.{number * 37 % 256}.{number % 256}"
+    front = frontend(Exposure.CLUSTER_IP, address, 80, pool())
+    return service(front, name=f"ns/spread{number}:http")
