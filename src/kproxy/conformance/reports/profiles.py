@@ -35,11 +35,11 @@ OUTSIDE_CORE: Mapping[str, str] = {
     "node-port.node-sends-from-its-number": "IPVS cannot keep it: its virtual server takes the answers",
     "convergence.changes-are-in-effect-soon": "it measures time, which an emulated kernel does not have",
 }
-"""Cases of core features that not every mode can keep, or not every kernel of the lab can run; each with the reason."""
+"""Cases of core features that not every mode of today's kube-proxy can keep, or not every kernel of the lab can run; each with the reason."""
 
 
 def is_core(case: Case) -> bool:
-    """True for a case of the core profile: it cites a MUST, needs core features only, and all modes can keep it."""
+    """True for a case of the core profile: it cites a MUST, needs core features only, and all modes of today's kube-proxy can keep it."""
     return (
         not case.slow
         and case.id not in OUTSIDE_CORE
