@@ -1,6 +1,6 @@
 """Profiles: the part of the catalogue that every service proxy keeps (core), and one part for each further feature.  Pure.
 
-After Gateway API's conformance profiles: a verdict that others can cite is short, such as ``core: passed 175/175; extended:
+After Gateway API's conformance profiles: a verdict that others can cite is short, such as ``core: passed 172/172; extended:
 sessionAffinity, SCTP``.  A result counts for what was seen: a known deviation is not passed, and a case that was not run is missing.
 
 https://gateway-api.sigs.k8s.io/concepts/conformance/
@@ -38,11 +38,11 @@ OUTSIDE_CORE: Mapping[str, str] = {
     "icmp.refusal-by-the-endpoint": "a relay in user space cannot: an endpoint refuses its datagram, not the client's",
     "convergence.changes-are-in-effect-soon": "it measures time, which an emulated kernel does not have",
 }
-"""Cases of core features that not every mode of today's kube-proxy can keep, or not every kernel of the lab can run; each with the reason."""
+"""Cases of core features that not every mode can keep, or not every kernel of the lab can run; each with the reason."""
 
 
 def is_core(case: Case) -> bool:
-    """True for a case of the core profile: it cites a MUST, needs core features only, and all modes of today's kube-proxy can keep it."""
+    """True for a case of the core profile: it cites a MUST, needs core features only, and all modes can keep it."""
     return (
         not case.slow
         and case.id not in OUTSIDE_CORE

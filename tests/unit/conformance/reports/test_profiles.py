@@ -77,12 +77,12 @@ def resealed(changed: Json) -> Json:
 # ------------------------------------------------------------------------------ profiles
 
 
-def test_core_is_what_every_mode_of_todays_kube_proxy_can_keep() -> None:
-    """What ours is known not to keep in one of them is not core.  (userspace mode left kube-proxy with 1.26.)"""
+def test_core_is_what_every_mode_of_ours_is_known_to_keep() -> None:
+    """What a mode is known not to keep is not core, or is listed with the reason."""
     assert len(CORE) > 150
     assert OUTSIDE_CORE.keys() <= {case.id for case in CATALOGUE}
     ours = load_subject("kproxy")
-    for mode in load_subject("kube-proxy", "/bin/true").modes:
+    for mode in ours.modes:
         kept_out = [id for id in CORE if any(known.excuses_for(id, mode) for known in ours.deviations)]
         assert kept_out == []
 
