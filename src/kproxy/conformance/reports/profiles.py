@@ -1,6 +1,6 @@
 """Profiles: the part of the catalogue that every service proxy keeps (core), and one part for each further feature.  Pure.
 
-After Gateway API's conformance profiles: a verdict that others can cite is short, such as ``core: passed 175/175; extended:
+After Gateway API's conformance profiles: a verdict that others can cite is short, such as ``core: passed 172/172; extended:
 sessionAffinity, SCTP``.  A result counts for what was seen: a known deviation is not passed, and a case that was not run is missing.
 
 https://gateway-api.sigs.k8s.io/concepts/conformance/
