@@ -61,6 +61,7 @@ def mutant(name: str, about: str, *patches: Patch, clauses: str = "", **fields: 
 
 in_nftables = partial(mutant, mode="nftables")
 in_ipvs = partial(mutant, mode="ipvs")
+in_userspace = partial(mutant, mode="userspace")
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """The table of mutants, by topic: every rule family and every policy, disabled one at a time.
 
-A module for each topic of `kproxy.spec.topics`; a mutant is in the topic of the first of its clauses.
+A module for each topic of `kproxy.spec.topics`; a mutant is in the topic of the first of its clauses, but for those of userspace mode.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tests.mutants import (
     restart,
     source_ranges,
     topology,
+    userspace,
     watch,
     writes,
 )
@@ -59,6 +60,7 @@ MUTANTS = (
     *icmp.MUTANTS,
     *health.MUTANTS,
     *ipvs.MUTANTS,
+    *userspace.MUTANTS,
 )
 """In the order of topics."""
 

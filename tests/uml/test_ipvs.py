@@ -15,7 +15,7 @@ MEMORY = 768
 """MB: an API server and a daemon of 10,000 Services."""
 
 
-QUICK = {"ipvs_kernel", "ipvs_sets"}
+QUICK = {"ipvs_kernel", "ipvs_sets", "ipvs_read_back"}
 """What does not take minutes."""
 
 

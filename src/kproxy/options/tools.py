@@ -116,7 +116,7 @@ _CLUSTER = (
     CommandOption(
         name="--mode",
         fronts=Front.EXPLAIN,
-        choices=("iptables", "ipvs", "nftables"),
+        choices=("iptables", "ipvs", "nftables", "userspace"),
         default_text="what is lawful in any mode",
         help="the mode whose defaults apply",
     ),

@@ -11,8 +11,8 @@ from kproxy.linux.netfilter.patterns import FieldName, Masked
 from kproxy.linux.netfilter.rules import Chain, Is, Jump, Rule, Step
 from kproxy.proxy.backends.iptables import names
 from kproxy.proxy.backends.iptables.compile import Context
-from kproxy.proxy.backends.iptables.static_rules import HookRules, Options
-from kproxy.proxy.backends.xtables.rules import ChainName, TableName
+from kproxy.proxy.backends.iptables.static_rules import Options
+from kproxy.proxy.backends.xtables.rules import ChainName, HookRules, TableName
 from tests.mutants.mutant import Function, Patch
 
 FILTER = TableName.FILTER

@@ -31,7 +31,7 @@ def test_every_known_deviation_is_reported_with_its_link(name: str) -> None:
 
 def test_a_deviation_is_reported_where_its_clause_is_and_of_its_modes_only() -> None:
     section = TEXT.split("`conntrack.udp.not-to-dead-endpoint-when-none-left`\n")[1].split("\n## ")[0]
-    assert "- kproxy: holds it in iptables, nftables and ipvs\n" in section
+    assert "- kproxy: holds it in iptables, nftables, ipvs and userspace\n" in section
     assert "- kube-proxy: holds it in ipvs\n" in section
     assert "kube-proxy in iptables and nftables, `conntrack.udp-is-refused-when-nobody-is-left`" in section
 

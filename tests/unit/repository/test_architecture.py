@@ -47,12 +47,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "proxy.backends": {"proxy.plan", "model.network", "linux", "proxy.daemon.config.configuration"},
     # the matches of this node's pods
     "proxy.backends.pods": {"proxy.plan", "linux.netfilter"},
+    # the matches of addresses that accept node ports
+    "proxy.backends.node_ports": {"proxy.plan", "linux.netfilter", "model.network"},
     # the rules and tools of iptables, for the modes that use them
     "proxy.backends.xtables": {"model.network", "linux.netfilter"},
     "proxy.backends.xtables.kernel": {"proxy.backends.xtables", "model.network", "linux", "linux.netfilter"},
     "proxy.backends.*": {
         *("proxy.plan", "model.network", "linux.netfilter"),
-        *("proxy.backends", "proxy.backends.pods", "proxy.backends.xtables"),
+        *("proxy.backends", "proxy.backends.pods", "proxy.backends.node_ports", "proxy.backends.xtables"),
     },
     "proxy.backends.*.kernel": {
         *("proxy.backends.*", "proxy.backends", "proxy.plan", "model.network", "linux", "linux.netfilter"),
@@ -82,7 +84,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "conformance.testbeds.simulator": PIPE
     | BACKENDS
-    | {"conformance", "proxy.backends.xtables", "linux", "linux.netfilter", "spec", "lab.topology"},
+    | {
+        *("conformance", "proxy.backends.xtables", "proxy.relay", "linux", "linux.netfilter"),
+        *("spec", "lab.topology"),
+    },
     # universes from seeds: conformance's words and lab, the oracle over time
     "universes": {*MODEL, "conformance", "lab", "lab.topology", "spec", "console"},
     # what pytest finds: asleep until it is asked for
@@ -148,12 +153,12 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 PURE = (
     *("model", "model.network", "model.api", "proxy.snapshot", "proxy.plan", "proxy.backends.*"),
-    *("proxy.backends.xtables", "proxy.backends.pods"),
+    *("proxy.backends.xtables", "proxy.backends.pods", "proxy.backends.node_ports"),
     *("spec", "linux.netfilter", "tools.trace", "lab.topology"),
 )
 _CLUSTER = "kproxy.conformance.testbeds.cluster"
 PURE_MODULES = (
-    *("kproxy.proxy.relay.table", "kproxy.proxy.relay.choice"),
+    *("kproxy.proxy.relay.table", "kproxy.proxy.relay.choice", "kproxy.proxy.relay.portals"),
     *("kproxy.conformance.case", "kproxy.conformance.binding.bind", "kproxy.conformance.cases"),
     *(
         f"{_CLUSTER}.{name}"

@@ -40,7 +40,7 @@ complete kproxy \
         'c/-f=/f/' \
         'c/--file=/f/' \
         'c/--kernel=/(auto host rootless)/' \
-        'c/--mode=/(iptables ipvs nftables)/' \
+        'c/--mode=/(iptables ipvs nftables userspace)/' \
         'c/--a-binary=/f/' \
         'c/--b-binary=/f/' \
         'c/--export=/d/' \
@@ -83,7 +83,7 @@ complete kproxy \
         'n/-f/f/' \
         'n/--file/f/' \
         'n/--kernel/(auto host rootless)/' \
-        'n/--mode/(iptables ipvs nftables)/' \
+        'n/--mode/(iptables ipvs nftables userspace)/' \
         'n/--a-binary/f/' \
         'n/--b-binary/f/' \
         'n/--export/d/' \

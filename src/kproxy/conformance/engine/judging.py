@@ -222,7 +222,7 @@ def _judge_mark(progress: InstanceProgress, number: int, step: Probe, seen: Sequ
 
 def _describe_mark(mark: int | None) -> str:
     return (
-        "left with another mark; which, Linux reports from 5.19 on"
+        "left with another mark (which, Linux reports from 5.19 on), or was sent by another process"
         if mark is None
         else f"left with mark {mark:#x}"
     )

@@ -53,7 +53,7 @@ def kube_proxy_configuration(profile: Profile, node: NodeConfiguration) -> str:
         "healthzBindAddress": node.healthz,
         "metricsBindAddress": node.metrics,
         "iptables": {**periods, **(unread if node.mode == "nftables" else masquerade)},
-        "nftables": {**periods, **(unread if node.mode in ("iptables", "ipvs") else masquerade)},
+        "nftables": {**periods, **(unread if node.mode != "nftables" else masquerade)},
         "ipvs": {**periods, "udpTimeout": "600s"},
         "conntrack": {
             "maxPerCore": 0,

@@ -39,7 +39,7 @@ DOCUMENTED_SUBJECTS = ("kproxy", "kube-proxy")
 """Subjects whose conformance the specification's pages list clause by clause."""
 
 
-MODE_BEFORE = {"iptables": "nftables", "nftables": "iptables", "ipvs": "nftables"}
+MODE_BEFORE = {"iptables": "nftables", "nftables": "iptables", "ipvs": "nftables", "userspace": "nftables"}
 """For each mode, another mode whose rules kube-proxy cleans up at its start (KEP-3866): none between iptables and ipvs."""
 
 

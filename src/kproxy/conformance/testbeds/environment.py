@@ -77,7 +77,7 @@ def assets(kind: str) -> Assets | None:
 def mode_needs(mode: str, iptables: str = "auto") -> frozenset[Need]:
     """Needs of a subject in a mode; none for modes that are not kube-proxy's."""
     match mode:
-        case "iptables":
+        case "iptables" | "userspace":
             return frozenset({IPTABLES_NEEDS[iptables]})
         case "nftables":
             return frozenset({frozenset({Ability.NFTABLES})})

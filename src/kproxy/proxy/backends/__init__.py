@@ -23,6 +23,7 @@ All but ``backend`` and ``kernel`` is pure.
 
 from __future__ import annotations
 
+import enum
 import importlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -40,11 +41,22 @@ BACKENDS = {
     "iptables": "kproxy.proxy.backends.iptables.backend",
     "ipvs": "kproxy.proxy.backends.ipvs.backend",
     "nftables": "kproxy.proxy.backends.nftables.backend",
+    "userspace": "kproxy.proxy.backends.userspace.backend",
 }
 """Registry: by ``mode`` of the configuration, the module that has the ``BACKEND``."""
 
 SERVICE_DEVICE = "kube-ipvs0"
 """Device on which a mode may make service addresses local; they are never the node's own, also after another mode took over."""
+
+
+class Relayed(enum.Enum):
+    """Part of a mode's traffic that sockets of the node relay (`kproxy.proxy.relay`)."""
+
+    NOTHING = enum.auto()
+    LOOPBACK = enum.auto()
+    """Connections to node ports at 127.0.0.1."""
+    EVERYTHING = enum.auto()
+    """All: the mode's `Dataplane` is given plans whose endpoints are the sockets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +81,8 @@ class Applied:
     refused: str | None = None
     rules: Mapping[str, RuleCounts] = field(default_factory=dict)
     seconds: float = 0.0
+    tracked: Plan | None = None
+    """The plan by which connection tracking finds endpoints, where it is not the one that was given."""
 
     def __str__(self) -> str:
         counts = ", ".join(f"{count} {kind}" for kind, count in self.changes.items() if count)
@@ -103,8 +117,8 @@ class ProxyBackend(Protocol):
     localhost_node_ports: bool
     """Rules serve node ports on loopback addresses (``node-port.localhost.default.either``)."""
 
-    relays_localhost: bool
-    """Those node ports are served by the relay (`kproxy.proxy.relay`): no rule of the mode can."""
+    relayed: Relayed
+    """Part of the traffic that the relay (`kproxy.proxy.relay`) serves: no rule of the mode can."""
 
     primary_node_ports: bool
     """Node ports are by default accepted at the node's primary addresses alone.
@@ -127,6 +141,9 @@ class ProxyBackend(Protocol):
     def open_dataplane(self, config: Configuration, family: Family) -> Dataplane:
         """The kernel of one family, checked and ready; `HostError` where it cannot serve."""
 
+    def keeps_sources(self, family: Family) -> bool:
+        """True if the mode brings answers back that go to clients' own addresses, for a relay of everything."""
+
     def prepare_node(self, config: Configuration) -> None:
         """Do what needs more than CAP_NET_ADMIN (``cfg.init-only``); `HostError`."""
 
@@ -146,7 +163,7 @@ class CommonBackend:
     metrics: frozenset[str] = frozenset()
     quick_drift_checks = True
     localhost_node_ports = False
-    relays_localhost = False
+    relayed = Relayed.NOTHING
     primary_node_ports = False
     follows_service_cidrs = False
     counts_services = False
@@ -154,6 +171,10 @@ class CommonBackend:
 
     def load(self) -> None:
         """Nothing."""
+
+    def keeps_sources(self, family: Family) -> bool:  # noqa: ARG002
+        """No."""
+        return False
 
     def prepare_node(self, config: Configuration) -> None:
         """Nothing."""

@@ -12,6 +12,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from kproxy.proxy.relay.choice import attempts
+from kproxy.proxy.relay.dialing import dial, source_for
 
 if TYPE_CHECKING:
     from kproxy.proxy.relay.choice import EndpointTurns
@@ -30,7 +31,9 @@ _BATCH = 64
 _Client = tuple[str, int]
 
 
-class _Flow:
+class Flow:
+    """A client's flow: the socket towards its endpoint, and what that has not answered."""
+
     __slots__ = ("attempt", "endpoint", "last", "socket", "unanswered")
 
     def __init__(self) -> None:
@@ -41,13 +44,35 @@ class _Flow:
         self.unanswered: bytes | None = None
 
 
+LeftFlows = dict[_Client, Flow]
+"""Flows by client, of sockets that were closed."""
+
+
+def expire_left(left: LeftFlows, now: float) -> None:
+    """End the flows that nobody took over in time."""
+    for client in [client for client, flow in left.items() if flow.last <= now - IDLE_SECONDS]:
+        flow = left.pop(client)
+        if flow.socket is not None:
+            flow.socket.close()
+
+
 class DatagramPort:
     """All flows of one listening UDP socket, which it owns."""
 
-    def __init__(self, listener: socket.socket, chooser: EndpointTurns, loop: Loop) -> None:
-        """Start to receive."""
+    def __init__(
+        self,
+        listener: socket.socket,
+        chooser: EndpointTurns,
+        loop: Loop,
+        left: LeftFlows,
+        *,
+        keeps_source: bool = False,
+    ) -> None:
+        """Start to receive.  ``left``: flows of the service port's sockets that were closed, to be taken over."""
+        self._keeps_source, self._left = keeps_source, left
         self._listener, self._chooser, self._loop = listener, chooser, loop
-        self._flows: dict[_Client, _Flow] = {}
+        self.number: int = listener.getsockname()[1]
+        self._flows: dict[_Client, Flow] = {}
         loop.watch(listener, select.EPOLLIN, self._receive)
 
     @property
@@ -73,9 +98,13 @@ class DatagramPort:
             self._end(client)
 
     def close(self) -> None:
-        """End everything."""
-        for client in list(self._flows):
-            self._end(client)
+        """End; flows whose endpoint serves are left to another socket of the service port, at their client's next datagram."""
+        for client, flow in list(self._flows.items()):
+            if flow.socket is not None and flow.endpoint in self._chooser.port.serving:
+                self._loop.unwatch(flow.socket)
+                self._left[client] = self._flows.pop(client)
+            else:
+                self._end(client)
         self._loop.unwatch(self._listener)
         self._listener.close()
 
@@ -88,7 +117,7 @@ class DatagramPort:
             self._forward(client, data)
 
     def _forward(self, client: _Client, data: bytes) -> None:
-        flow = self._flows.pop(client, None) or _Flow()
+        flow = self._flows.pop(client, None) or self._take_over(client) or Flow()
         if len(self._flows) >= MAX_FLOWS:
             self._end(next(iter(self._flows)))
         self._flows[client] = flow  # at the end: in order of their last datagram
@@ -96,7 +125,18 @@ class DatagramPort:
         flow.unanswered = data
         self._send(client, flow, data)
 
-    def _send(self, client: _Client, flow: _Flow, data: bytes) -> None:
+    def _take_over(self, client: _Client) -> Flow | None:
+        """The client's flow of a socket that was closed, if its endpoint still serves (``conntrack.udp.stays-on-policy-change``)."""
+        flow = self._left.pop(client, None)
+        if flow is None or flow.socket is None:
+            return None
+        if flow.endpoint not in self._chooser.port.serving:
+            flow.socket.close()
+            return None
+        self._loop.watch(flow.socket, select.EPOLLIN, lambda _: self._answer(client, flow))
+        return flow
+
+    def _send(self, client: _Client, flow: Flow, data: bytes) -> None:
         """Send to the flow's endpoint, or to the next as long as one refuses at once; a full buffer loses the datagram."""
         while flow.attempt < attempts(len(self._chooser.port.endpoints)):
             try:
@@ -109,15 +149,15 @@ class DatagramPort:
                 return
         self._end(client)
 
-    def _connect(self, client: _Client, flow: _Flow) -> socket.socket:
+    def _connect(self, client: _Client, flow: Flow) -> socket.socket:
         endpoint = flow.endpoint = self._chooser.choose(client[0], self._loop.now())
-        family = socket.AF_INET6 if ":" in endpoint[0] else socket.AF_INET
-        made = flow.socket = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        made.connect(endpoint)
+        ends, port = (client[0], client[1]), self._chooser.port
+        source = source_for(ends, endpoint, port, keeps_source=self._keeps_source)
+        made = flow.socket = dial(endpoint, socket.SOCK_DGRAM, source)
         self._loop.watch(made, select.EPOLLIN, lambda _: self._answer(client, flow))
         return made
 
-    def _answer(self, client: _Client, flow: _Flow) -> None:
+    def _answer(self, client: _Client, flow: Flow) -> None:
         for _round in range(_BATCH):
             if flow.socket is None:
                 return
@@ -134,13 +174,13 @@ class DatagramPort:
             except OSError:  # the client's buffer is full or it is gone: a lost datagram
                 return
 
-    def _resend(self, client: _Client, flow: _Flow) -> None:
+    def _resend(self, client: _Client, flow: Flow) -> None:
         """The endpoint refused: send again elsewhere what it has not answered."""
         self._refused(client, flow)
         if flow.unanswered is not None:
             self._send(client, flow, flow.unanswered)
 
-    def _refused(self, client: _Client, flow: _Flow) -> None:
+    def _refused(self, client: _Client, flow: Flow) -> None:
         flow.attempt += 1
         if flow.endpoint is not None:
             self._chooser.failed(client[0], flow.endpoint)
@@ -151,7 +191,7 @@ class DatagramPort:
         if flow is not None:
             self._disconnect(flow)
 
-    def _disconnect(self, flow: _Flow) -> None:
+    def _disconnect(self, flow: Flow) -> None:
         if flow.socket is not None:
             self._loop.unwatch(flow.socket)
             flow.socket.close()

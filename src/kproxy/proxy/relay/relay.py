@@ -16,25 +16,23 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 
 from kproxy.linux import descriptors
 from kproxy.linux.descriptors import Purpose
 from kproxy.model.network import Protocol
 from kproxy.proxy.relay.choice import EndpointTurns
-from kproxy.proxy.relay.datagrams import DatagramPort
+from kproxy.proxy.relay.datagrams import DatagramPort, LeftFlows, expire_left
 from kproxy.proxy.relay.streams import PipePool, Stream
-from kproxy.proxy.relay.table import RelayPort
+from kproxy.proxy.relay.table import RelayKey, RelayPort, TurnsKey
 
 _BACKLOG = 1024
 _ACCEPTS = 64
 _EXPIRY_SECONDS = 5.0
 _LOG_SECONDS = 10.0
 _KINDS = {Protocol.TCP: socket.SOCK_STREAM, Protocol.UDP: socket.SOCK_DGRAM}
-
-_Place = tuple[Protocol, str, int]
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +58,8 @@ class EventLoop:
         self._ready: dict[int, Callable[[int], None]] = {}
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._timers_made = 0
+        self._fresh: set[int] = set()
+        """Numbers registered since the last round: an event may be of a socket that had the number before."""
 
     def now(self) -> float:
         """Seconds on the monotonic clock."""
@@ -72,6 +72,7 @@ class EventLoop:
             self._epoll.modify(number, mask)
         else:
             self._epoll.register(number, mask)
+            self._fresh.add(number)
         self._ready[number] = ready
 
     def unwatch(self, sock: socket.socket) -> None:
@@ -91,8 +92,9 @@ class EventLoop:
         with lock:
             for number, events in happened:
                 ready = self._ready.get(number)  # an earlier one of this round may have closed it
-                if ready is not None:
+                if ready is not None and number not in self._fresh:
                     ready(events)
+            self._fresh.clear()
             while self._timers and self._timers[0][0] <= self.now():
                 heapq.heappop(self._timers)[2]()
 
@@ -104,8 +106,12 @@ class EventLoop:
 class _StreamPort:
     """A listening TCP socket, which it owns."""
 
-    def __init__(self, listener: socket.socket, chooser: EndpointTurns, relay: LocalRelay) -> None:
+    def __init__(
+        self, listener: socket.socket, chooser: EndpointTurns, relay: LocalRelay, *, keeps_source: bool
+    ) -> None:
         self._listener, self._chooser, self._relay = listener, chooser, relay
+        self._keeps_source = keeps_source
+        self.number: int = listener.getsockname()[1]
         self.resume()
 
     def pause(self) -> None:
@@ -138,7 +144,7 @@ class _StreamPort:
                     self._relay.hold(str(error))
                 return
             client.setblocking(False)
-            self._relay.accepted(client, self._chooser)
+            self._relay.accepted(client, self._chooser, keeps_source=self._keeps_source)
 
 
 class LocalRelay:
@@ -150,15 +156,18 @@ class LocalRelay:
         self.loop = EventLoop()
         self.counts = Counts()
         self._pool = PipePool()
-        self._choosers: dict[_Place, EndpointTurns] = {}
-        self._ports: dict[_Place, _StreamPort | DatagramPort] = {}
+        self._turns: dict[TurnsKey, EndpointTurns] = {}
+        self._served: dict[RelayKey, RelayPort] = {}
+        self._left: dict[str, LeftFlows] = {}
+        self._ports: dict[RelayKey, _StreamPort | DatagramPort] = {}
         self._streams: set[Stream] = set()
-        self._failed: dict[_Place, str] = {}
+        self._failed: dict[RelayKey, str] = {}
         self._held = False
         self._logged_at = float("-inf")
         self._lock = threading.Lock()
         self._wake, self._woken = socket.socketpair()
         self._woken.setblocking(False)
+        self._wake.setblocking(False)
         self._closing = False
         self._thread: threading.Thread | None = None
         self.loop.watch(self._woken, select.EPOLLIN, self._wake_up)
@@ -174,30 +183,50 @@ class LocalRelay:
         """Number of open TCP connections."""
         return len(self._streams)
 
-    def update(self, ports: Iterable[RelayPort]) -> Mapping[_Place, str]:
-        """Serve exactly these ports from now on; returns the reason for each that cannot be opened."""
-        wanted = {port.place: port for port in ports}
+    def update(self, ports: Collection[RelayPort]) -> None:
+        """Serve exactly these ports from now on, but those that cannot be opened."""
+        self.retain(ports)
+        self.serve(ports)
+
+    def open_missing(self, ports: Iterable[RelayPort]) -> Mapping[RelayKey, int]:
+        """As `serve`, but ports that are open keep their endpoints."""
+        return self.serve([self._served.get(port.key, port) for port in ports])
+
+    def retain(self, ports: Iterable[RelayPort]) -> None:
+        """Close all ports but these."""
+        wanted = {port.key for port in ports}
         with self._lock:
-            for place in [place for place in self._ports if place not in wanted]:
-                self._ports.pop(place).close()
-                del self._choosers[place]
-            failed = {}
-            for place, port in wanted.items():
-                reason = self._apply(place, port)
-                if reason is not None:
-                    failed[place] = reason
-                    if place not in self._failed:
-                        log.warning(
-                            "%s: no relay at %s:%d/%s: %s",
-                            port.service,
-                            port.address,
-                            port.port,
-                            port.protocol.value,
-                            reason,
-                        )
+            for key in [key for key in self._ports if key not in wanted]:
+                self._ports.pop(key).close()
+                del self._served[key]
+            used = {port.turns for port in self._served.values()}
+            self._turns = {turns: found for turns, found in self._turns.items() if turns in used}
+        self._wake_loop()
+
+    def serve(self, ports: Iterable[RelayPort]) -> Mapping[RelayKey, int]:
+        """Serve these ports too; returns the number of each that is open.  Others are logged, and tried again at the next call."""
+        numbers: dict[RelayKey, int] = {}
+        failed: dict[RelayKey, str] = {}
+        with self._lock:
+            for port in ports:
+                reason = self._apply(port.key, port)
+                if reason is None:
+                    numbers[port.key] = self._ports[port.key].number
+                else:
+                    failed[port.key] = reason
+            for key in failed.keys() - self._failed.keys():
+                (service, protocol, _), address, number, _ = key
+                log.warning(
+                    "%s: no relay at %s:%d/%s: %s", service, address, number, protocol.value, failed[key]
+                )
             self._failed = failed
-        self._wake.send(b".")
-        return failed
+        self._wake_loop()
+        return numbers
+
+    def _wake_loop(self) -> None:
+        """Let the thread see new timers; a full buffer wakes it too."""
+        with suppress(BlockingIOError):
+            self._wake.send(b".")
 
     def close(self) -> None:
         """End the thread and close everything; connections are reset."""
@@ -211,28 +240,34 @@ class LocalRelay:
             for port in self._ports.values():
                 port.close()
             self._ports.clear()
+            for left in self._left.values():
+                expire_left(left, float("inf"))
             self._pool.close()
             self.loop.close()
             self._wake.close()
             self._woken.close()
 
-    def _apply(self, place: _Place, port: RelayPort) -> str | None:
-        if place in self._ports:
-            chooser = self._choosers[place]
-            if chooser.port != port:
-                chooser.port = port
-                self._ports[place].endpoints_changed()
+    def _apply(self, key: RelayKey, port: RelayPort) -> str | None:
+        if key in self._ports:
+            if self._served[key] != port:
+                self._served[key] = self._turns[port.turns].port = port
+                self._ports[key].endpoints_changed()
             return None
         try:
             listener = _listen(port)
         except OSError as error:
             descriptors.count_shortage(error, Purpose.LISTENER)
             return f"{error.strerror}{descriptors.shortage_hint(error)}"
-        chooser = self._choosers[place] = EndpointTurns(port)
+        self._served[key] = port
+        chooser = self._turns.setdefault(port.turns, EndpointTurns(port))
+        chooser.port = port
         if port.protocol is Protocol.TCP:
-            self._ports[place] = _StreamPort(listener, chooser, self)
+            self._ports[key] = _StreamPort(listener, chooser, self, keeps_source=port.keeps_source)
         else:
-            self._ports[place] = DatagramPort(listener, chooser, self.loop)
+            left = self._left.setdefault(port.service, {})
+            self._ports[key] = DatagramPort(
+                listener, chooser, self.loop, left, keeps_source=port.keeps_source
+            )
         return None
 
     # ------------------------------------------------------------------ the relay's thread
@@ -265,11 +300,11 @@ class LocalRelay:
                 if isinstance(port, _StreamPort):
                     port.resume()
 
-    def accepted(self, client: socket.socket, chooser: EndpointTurns) -> None:
-        """LocalRelay a connection."""
+    def accepted(self, client: socket.socket, chooser: EndpointTurns, *, keeps_source: bool) -> None:
+        """Relay a connection."""
         self.counts.connections += 1
         try:
-            stream = Stream(client, chooser, self.loop, self._pool, self._ended)
+            stream = Stream(client, chooser, self.loop, self._pool, self._ended, keeps_source=keeps_source)
         except OSError:  # the client has gone already
             client.close()
             return
@@ -284,6 +319,10 @@ class LocalRelay:
     def _expire(self) -> None:
         for port in self._ports.values():
             port.expire()
+        for service, left in list(self._left.items()):
+            expire_left(left, self.loop.now())
+            if not left and not any(port.service == service for port in self._served.values()):
+                del self._left[service]
         self.loop.call_at(self.loop.now() + _EXPIRY_SECONDS, self._expire)
 
     def _wake_up(self, _: int) -> None:
@@ -305,7 +344,8 @@ def _listen(port: RelayPort) -> socket.socket:
     family = socket.AF_INET6 if ":" in port.address else socket.AF_INET
     made = socket.socket(family, _KINDS[port.protocol] | socket.SOCK_NONBLOCK)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if port.port:  # the kernel's choice is free: nobody is to share it
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if port.protocol is Protocol.TCP:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((port.address, port.port))

@@ -18,7 +18,6 @@ Called by `kproxy.proxy.relay.relay` in its thread only; blocks nowhere.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 import select
@@ -28,7 +27,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol as Interface
 
+from kproxy.linux.descriptors import is_shortage
 from kproxy.proxy.relay.choice import EndpointTurns, attempts, dial_seconds
+from kproxy.proxy.relay.dialing import Source, dial, source_for
 from kproxy.proxy.relay.table import RelayEndpoint
 
 CHUNK = 1 << 18
@@ -163,6 +164,8 @@ class Stream:
         loop: Loop,
         pool: PipePool,
         closed: Callable[[Stream], None],
+        *,
+        keeps_source: bool = False,
     ) -> None:
         """Start to dial."""
         self._client, self._chooser, self._loop, self._pool, self._closed = (
@@ -172,7 +175,10 @@ class Stream:
             pool,
             closed,
         )
-        self._who: str = client.getpeername()[0]
+        peer = client.getpeername()
+        self._who: str = peer[0]
+        self._peer: Source = peer[0], peer[1]
+        self._keeps_source = keeps_source
         self._server: socket.socket | None = None
         self._endpoint: RelayEndpoint | None = None
         self._ways: tuple[_Direction, _Direction] | None = None
@@ -191,19 +197,19 @@ class Stream:
                 return
             endpoint = self._endpoint = self._chooser.choose(self._who, self._loop.now())
             attempt, self._attempt = self._attempt, self._attempt + 1
+            source = source_for(self._peer, endpoint, self._chooser.port, keeps_source=self._keeps_source)
             try:
-                server = self._server = socket.socket(
-                    _family(endpoint), socket.SOCK_STREAM | socket.SOCK_NONBLOCK
-                )
-            except OSError:
-                self.abort()
-                return
+                server = self._server = dial(endpoint, socket.SOCK_STREAM, source)
+            except OSError as error:
+                if is_shortage(error):
+                    self.abort()
+                    return
+                self._failed()
+                continue
             server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if server.connect_ex(endpoint) in {0, errno.EINPROGRESS}:
-                self._loop.watch(server, select.EPOLLOUT, self._answered)
-                self._loop.call_at(self._loop.now() + dial_seconds(attempt), partial(self._expired, server))
-                return
-            self._drop_server()
+            self._loop.watch(server, select.EPOLLOUT, self._answered)
+            self._loop.call_at(self._loop.now() + dial_seconds(attempt), partial(self._expired, server))
+            return
 
     def _answered(self, _: int) -> None:
         assert self._server is not None
@@ -221,12 +227,15 @@ class Stream:
         self._dial()
 
     def _drop_server(self) -> None:
-        """The attempt failed: the client's affinity ends too."""
         assert self._server is not None
-        assert self._endpoint is not None
         self._loop.unwatch(self._server)
         self._server.close()
         self._server = None
+        self._failed()
+
+    def _failed(self) -> None:
+        """The attempt failed: the client's affinity ends too."""
+        assert self._endpoint is not None
         self.retries += 1
         self._chooser.failed(self._who, self._endpoint)
 
@@ -293,7 +302,3 @@ class Stream:
                 self._loop.unwatch(sock)
                 sock.close()
         self._closed(self)
-
-
-def _family(endpoint: RelayEndpoint) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in endpoint[0] else socket.AF_INET

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kproxy.model.network import Family, Protocol
-from kproxy.proxy.plan import Exposure
+from kproxy.proxy.plan import Exposure, PoolScope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,11 +24,19 @@ RelayEndpoint = tuple[str, int]
 """An endpoint's address and port, as sockets take them."""
 
 
+TurnsKey = tuple[str, Protocol, PoolScope | None]
+"""Name of the ports that take turns together."""
+
+RelayKey = tuple[TurnsKey, str, int, bool]
+"""Name of a port of the relay."""
+
+
 class RelayPort(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One listening socket, and the endpoints that its connections and datagrams are spread over.
 
     ``serving``: endpoints that a UDP flow which has one of them may keep, chosen or not.  ``affinity_seconds`` None: no ClientIP
-    affinity.  ``endpoints`` is never empty: where nothing can answer there is no socket, and the kernel refuses.
+    affinity.  ``port`` 0: any number.  ``scope``: of the pool, where a service port has sockets for each.  ``keeps_source``: endpoints are dialled
+    from the client's address, as those ``on_node`` always are: processes of this node.  ``endpoints`` is never empty: where nothing can answer there is no socket, and the kernel refuses.
     """
 
     service: str
@@ -38,11 +46,19 @@ class RelayPort(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     endpoints: tuple[RelayEndpoint, ...]
     serving: frozenset[RelayEndpoint] = frozenset()
     affinity_seconds: int | None = None
+    scope: PoolScope | None = None
+    keeps_source: bool = False
+    on_node: frozenset[RelayEndpoint] = frozenset()
 
     @property
-    def place(self) -> tuple[Protocol, str, int]:
-        """Protocol, address and port that the socket is bound to; no two ports of a table have the same."""
-        return self.protocol, self.address, self.port
+    def key(self) -> RelayKey:
+        """Name of the socket: with another name it is another one; no two ports of a table have the same."""
+        return self.turns, self.address, self.port, self.keeps_source
+
+    @property
+    def turns(self) -> TurnsKey:
+        """Ports of the same service port and pool share the turn of endpoints, and clients' affinity."""
+        return self.service, self.protocol, self.scope
 
 
 def loopback_node_ports(plan: Plan) -> tuple[RelayPort, ...]:

@@ -110,7 +110,7 @@ def dump_node_facts(node: api.Node, settings: ProxySettings) -> NodeFacts:
         cluster_cidrs=settings.cluster_cidrs,
         masquerade_all=settings.masquerade_all,
         node_port_addresses=ranges,
-        localhost_node_ports=settings.mode == "iptables" if settings.mode else None,
+        localhost_node_ports=settings.mode in {"iptables", "userspace"} if settings.mode else None,
     )
 
 

@@ -103,10 +103,10 @@ def simulate(*arguments: str) -> int:
 def test_without_a_mode_every_mode_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert simulate("--json", str(tmp_path / "results.json")) == 0
     page = capsys.readouterr().out
-    assert "kproxy: 3 runs, " in page
+    assert "kproxy: 4 runs, " in page
     document = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert [(run["name"], run["mode"]) for run in document["runs"]] == [
-        (mode, mode) for mode in ("iptables", "nftables", "ipvs")
+        (mode, mode) for mode in ("iptables", "nftables", "ipvs", "userspace")
     ]
     for run in document["runs"]:
         assert {"subject", "mode", "environment", "results"} <= run.keys()
@@ -142,7 +142,7 @@ def test_json_on_standard_output_is_nothing_but_json(capfdbinary: pytest.Capture
     assert simulate("--json", "-") == 0
     streams = capfdbinary.readouterr()
     assert json.loads(streams.out)["subject"] == "kproxy"
-    assert b"3 runs" in streams.err
+    assert b"4 runs" in streams.err
 
 
 def test_a_subject_with_one_mode_is_one_run(tmp_path: Path) -> None:

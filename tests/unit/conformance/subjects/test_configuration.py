@@ -52,15 +52,15 @@ def test_every_setting_of_a_profile_arrives(profile: Profile) -> None:
 
 
 @EACH_PROFILE
-@pytest.mark.parametrize("mode", ["iptables", "ipvs", "nftables", "ebpf"])
+@pytest.mark.parametrize("mode", ["iptables", "ipvs", "nftables", "userspace"])
 def test_only_the_section_that_the_mode_reads_holds_the_masquerade_of_a_profile(
     profile: Profile, mode: str
 ) -> None:
     document = yaml.safe_load(text_for(profile, mode=mode)) | {"mode": "iptables"}
     config = load_configuration(yaml.safe_dump(document)).config
-    read = {"iptables": {"iptables"}, "ipvs": {"iptables"}, "nftables": {"nftables"}}
+    read = {"nftables": {"nftables"}}
     for name, section in (("iptables", config.iptables), ("nftables", config.nftables)):
-        is_read = name in read.get(mode, {"iptables", "nftables"})
+        is_read = name in read.get(mode, {"iptables"})
         assert (section.masquerade_all is profile.masquerade_all) is is_read
         assert (section.masquerade_bit == profile.masquerade_bit) is is_read
 

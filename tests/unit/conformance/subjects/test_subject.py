@@ -195,10 +195,12 @@ def test_every_deviation_of_a_bundled_subject_names_cases_modes_and_a_link(name:
 @pytest.mark.parametrize("name", DOCUMENTED_SUBJECTS)
 def test_what_modes_cannot_do_is_reported(name: str) -> None:
     """Behaviours ``np.localhost.ipvs-nft``, ``np.forward-policy``, ``eip.is-node-ip``; kproxy's relay serves loopback."""
-    loopback = {Feature.LOCALHOST_NODE_PORTS} if name == "kube-proxy" else set()
+    theirs = name == "kube-proxy"
+    loopback = {Feature.LOCALHOST_NODE_PORTS} if theirs else set()
     assert load_subject(name, "/bin/true").without == {
         "nftables": {Feature.FORWARD_POLICY, Feature.INPUT_POLICY} | loopback,
         "ipvs": {Feature.EXTERNAL_IPS_OF_NODES, Feature.SHARED_SOURCE_PORT} | loopback,
+        **({} if theirs else {"userspace": {Feature.SCTP}}),
     }
 
 

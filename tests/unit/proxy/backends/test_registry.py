@@ -144,7 +144,7 @@ def test_clean_up_removes_what_a_registered_backend_left(toy: Toy) -> None:
 
 
 def test_a_mode_that_is_not_registered_is_refused_and_the_registered_ones_are_named() -> None:
-    with pytest.raises(InvalidConfiguration, match="iptables, ipvs, nftables"):
+    with pytest.raises(InvalidConfiguration, match="iptables, ipvs, nftables, userspace"):
         resolve(parse_flags((), FLAGS, REMOVED_FLAGS), FILE)
 
 

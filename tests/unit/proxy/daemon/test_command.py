@@ -75,7 +75,7 @@ def test_help_goes_to_standard_output() -> None:
         ((), "no API server: give --kubeconfig FILE"),
         (("--master=ftp://x",), "--master ftp://x: 'ftp://x' is no URL of a server"),
         (("--master=127.0.0.1:1x",), "--master 127.0.0.1:1x: "),
-        (("--proxy-mode=userspace",), 'mode: "userspace"'),
+        (("--proxy-mode=ebpf",), 'mode: "ebpf"'),
         (("--metrics-port=0",), "metricsBindAddress"),
     ],
 )

@@ -42,7 +42,7 @@ def run(folder: Path, text: str, *flags: str) -> subprocess.CompletedProcess[str
 
 
 def test_every_bad_field_is_named_before_anything_is_touched(tmp_path: Path) -> None:
-    ended = run(tmp_path, HEAD.replace("500", "2000") + "mode: userspace\n")
+    ended = run(tmp_path, HEAD.replace("500", "2000") + "mode: ebpf\n")
     assert ended.returncode == 1
     assert "mode" in ended.stderr
     assert "oomScoreAdj" in ended.stderr

@@ -15,7 +15,7 @@ from tests.support.node_port_plans import CLUSTER_IP, FAR, NEAR, NODE_PORT, plan
 
 def test_a_node_port_is_served_at_loopback_and_nothing_else_is() -> None:
     (port,) = loopback_node_ports(plan(CLUSTER_IP, NODE_PORT))
-    assert port.place == (Protocol.TCP, "127.0.0.1", 30080)
+    assert (port.protocol, port.address, port.port) == (Protocol.TCP, "127.0.0.1", 30080)
     assert port.endpoints == (("10.0.0.1", 8080), ("10.0.0.2", 8080))
     assert port.serving == set(port.endpoints)
     assert (port.affinity_seconds, port.service) == (7, "default/web:http")

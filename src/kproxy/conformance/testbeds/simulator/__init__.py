@@ -57,7 +57,7 @@ from kproxy.conformance.case import (
 from kproxy.conformance.engine.convergence import LatencySample
 from kproxy.conformance.engine.session import OpenTestbed
 from kproxy.conformance.testbed import HarnessError, Observation, Testbed
-from kproxy.conformance.testbeds.simulator import iptables, ipvs, nftables
+from kproxy.conformance.testbeds.simulator import iptables, ipvs, nftables, userspace
 from kproxy.conformance.testbeds.simulator.settings import settings_of
 from kproxy.conformance.testbeds.simulator.walk import NodeView, OpenKernel, SimulatedKernel, Walked
 from kproxy.lab.topology import LAB, NODES
@@ -72,6 +72,7 @@ BACKENDS: Mapping[str, OpenKernel] = {
     "iptables": iptables.IptablesTables,
     "ipvs": ipvs.IpvsState,
     "nftables": nftables.NftablesTable,
+    "userspace": userspace.UserspaceTables,
 }
 """The modes that can be simulated."""
 
@@ -126,13 +127,15 @@ class Simulator:
         """Why the simulator cannot run a case."""
         if case.features & {Feature.FORWARD_POLICY, Feature.INPUT_POLICY}:
             return "the simulator has no rules of others"
-        if Feature.LOCALHOST_NODE_PORTS in case.features and self.mode != "iptables":
+        if Feature.LOCALHOST_NODE_PORTS in case.features and self.mode in {"ipvs", "nftables"}:
             return "the simulator has no sockets, by which a relay serves loopback"
         if Feature.EXTERNAL_IPS_OF_NODES in case.features:
             return "the simulator has no routing, by which an address that a mode adds is missed elsewhere"
         for step in case.steps:
             if isinstance(step, Probe) and step.sender.spoofs_node:
                 return "the simulator has no routing, which is what drops a node's own address from outside"
+            if isinstance(step, Probe) and step.mark and self.mode == "userspace":
+                return "the simulator has no process, whose packets have not the client's mark in this mode"
             if (reason := NEEDS_KERNEL.get(type(step))) is not None:
                 return f"the simulator has no {type(step).__name__}: it {reason}"
         return None

@@ -13,9 +13,8 @@ from kproxy.proxy.backends.iptables import static_rules
 from kproxy.proxy.backends.iptables.compile import localhost_node_ports
 from kproxy.proxy.backends.iptables.desired_state import DesiredState, desired_state
 from kproxy.proxy.backends.iptables.diff import diff
-from kproxy.proxy.backends.iptables.kernel.jumps import insert_lines
 from kproxy.proxy.backends.xtables.blocks import LEGACY_BLOCK_CHAINS, Block
-from kproxy.proxy.backends.xtables.rules import TableName, render
+from kproxy.proxy.backends.xtables.rules import TableName, insert_lines, render
 from kproxy.proxy.plan import Plan
 
 

@@ -31,7 +31,7 @@ def settings_of(cluster: api.Cluster, profile: Profile, mode: str, node: str, fa
         detector=_detector(profile, node, family),
         masquerade_all=profile.masquerade_all,
         node_port_cidrs=_node_port_cidrs(profile.node_port_addresses or by_default, node, family),
-        localhost_node_ports=mode == "iptables" and profile.localhost_node_ports is not False,
+        localhost_node_ports=mode in {"iptables", "userspace"} and profile.localhost_node_ports is not False,
         allow_external_ips=profile.allow_external_ips,
         service_cidrs=tuple(
             network

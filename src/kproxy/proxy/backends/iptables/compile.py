@@ -13,11 +13,9 @@ Packets that nat does not rewrite, since no endpoint may answer, are rejected or
 from __future__ import annotations
 
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Address
 from typing import TYPE_CHECKING, NamedTuple
 
 from kproxy.linux.netfilter.matches import (
-    DESTINATION_IS_LOCAL,
     SOURCE_IS_LOCAL,
     destination_in,
     of_protocol,
@@ -35,10 +33,12 @@ from kproxy.linux.netfilter.rules import (
     Remember,
     Rule,
 )
-from kproxy.model.network import Family, format_address
+from kproxy.model.network import format_address
+from kproxy.proxy.backends import node_ports
 from kproxy.proxy.backends.iptables import names
 from kproxy.proxy.backends.iptables.dispatch_tree import Destination
 from kproxy.proxy.backends.iptables.names import SharedChain
+from kproxy.proxy.backends.node_ports import LOOPBACK_IPV4
 from kproxy.proxy.backends.pods import from_pods
 from kproxy.proxy.backends.xtables.rules import PacketCounter, to_port
 from kproxy.proxy.plan import Exposure, MasqueradePolicy, OnEmpty
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kproxy.linux.netfilter.rules import Match, Step
-    from kproxy.model.network import Address, Network
+    from kproxy.model.network import Address, Family, Network
     from kproxy.proxy.backends.xtables.rules import ChainName
     from kproxy.proxy.plan import (
         Frontend,
@@ -58,9 +58,6 @@ if TYPE_CHECKING:
         PoolScope,
         ServicePlan,
     )
-
-LOOPBACK_IPV4 = IPv4Network("127.0.0.0/8")
-LOOPBACK_IPV6 = IPv6Address("::1")
 
 CHOICES = 64
 """Endpoints that are chosen from in one chain, which a connection reads half of: some 0.5 us."""
@@ -141,27 +138,13 @@ def own_chains(service: ServicePlan, context: Context) -> tuple[Chain, ...]:
 
 
 def node_port_destinations(context: Context) -> tuple[tuple[Match, ...], ...]:
-    """Alternative matches of a destination that accepts node ports; each makes a rule of its own.
-
-    Loopback is one only in IPv4 and where the plan says so (``np.localhost.*``).
-
-    Clauses ``node-port.number-on-service-address.not-served``, ``node-port.other-node.untouched``.
-    """
-    ports = context.node_ports
-    localhost = localhost_node_ports(context)
-    if ports.addresses is not None:
-        loopback = (LOOPBACK_IPV4,) if localhost else ()
-        return tuple((destination_in(address),) for address in (*ports.addresses, *loopback))
-    if context.family is Family.IPV6:
-        return ((destination_in(LOOPBACK_IPV6, negated=True), DESTINATION_IS_LOCAL),)
-    if not localhost:
-        return ((destination_in(LOOPBACK_IPV4, negated=True), DESTINATION_IS_LOCAL),)
-    return ((DESTINATION_IS_LOCAL,),)
+    """Alternative matches of a destination that accepts node ports; each makes a rule of its own."""
+    return node_ports.node_port_destinations(context.family, context.node_ports)
 
 
 def localhost_node_ports(context: Context) -> bool:
     """True if IPv4 loopback addresses accept node ports (``node-port.localhost.martian-dropped``)."""
-    return context.family is Family.IPV4 and context.node_ports.localhost
+    return node_ports.localhost_node_ports(context.family, context.node_ports)
 
 
 def _has_endpoints(frontend: Frontend) -> bool:

@@ -42,8 +42,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain as chained
-from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from kproxy.proxy.backends.iptables import names, static_rules
 from kproxy.proxy.backends.iptables.desired_state import (
@@ -53,7 +52,14 @@ from kproxy.proxy.backends.iptables.desired_state import (
     edited_trees,
 )
 from kproxy.proxy.backends.iptables.names import SharedChain
-from kproxy.proxy.backends.xtables.blocks import LEGACY_BLOCK_CHAINS, Block
+from kproxy.proxy.backends.xtables.blocks import (
+    LEGACY_BLOCK_CHAINS,
+    Block,
+    batches,
+    declared,
+    delete_chains_blocks,
+    removed,
+)
 from kproxy.proxy.backends.xtables.rules import TableName, render
 
 if TYPE_CHECKING:
@@ -64,8 +70,6 @@ if TYPE_CHECKING:
     from kproxy.proxy.backends.iptables.desired_state import Chains, Pair, ServiceRules
     from kproxy.proxy.backends.iptables.dispatch import SharedTrees
     from kproxy.proxy.backends.xtables.rules import ChainName
-
-_Item = TypeVar("_Item")
 
 _FILTER_SHARED = tuple(shared for shared in SharedChain if shared.table is TableName.FILTER)
 _NAT_SHARED = (SharedChain.NAT_NODE_PORTS, SharedChain.NAT_SERVICES)
@@ -120,15 +124,15 @@ class Rewrite:
         """Lines of one block, rendered while the tool reads: each chain is declared, and so flushed, before its lines."""
         common, shared = self._common(TableName.NAT), _dispatch_lines(self.desired, _NAT_SHARED)
         written = {*common, *shared}
-        yield from _declared({**common, **dict.fromkeys(shared, ())})
+        yield from declared({**common, **dict.fromkeys(shared, ())})
         for rules in self.desired.service_rules.values():
             texts = rules.own_lines()
             written.update(texts)
-            yield from _declared(texts)
+            yield from declared(texts)
         yield from chained(*shared.values())
         stale = self._stale(TableName.NAT, written)
-        yield from _declared(dict.fromkeys(stale, ()))
-        yield from _removed(stale)
+        yield from declared(dict.fromkeys(stale, ()))
+        yield from removed(stale)
 
     def _common(self, table: TableName) -> dict[ChainName, tuple[str, ...]]:
         """The canary and the chains that no Service changes; chains of service ports jump to some of them."""
@@ -229,18 +233,6 @@ def diff(
     return Rewrite(last_applied, desired, block_chains)
 
 
-def delete_chains_blocks(table: TableName, chains: Sequence[ChainName], block_chains: int) -> Iterator[Block]:
-    """Blocks that delete chains to which only chains among them refer: flush all, then delete all."""
-    if len(chains) <= block_chains:
-        lines = [*_declared(dict.fromkeys(chains, ())), *_removed(chains)]
-        yield from [Block(table, lines)] if lines else []
-        return
-    for some in _batches(chains, block_chains):
-        yield _block(table, dict.fromkeys(some, ()))
-    for some in _batches(chains, block_chains):
-        yield Block(table, _removed(some))
-
-
 @dataclass(slots=True)
 class _Change:
     """Change of a table: ``-A`` lines by chain, in the order in which chains may be written; chains to delete after all of them.
@@ -293,39 +285,22 @@ def _appended(name: ChainName, lines: Iterable[str]) -> tuple[str, ...]:
 
 def _blocks(table: TableName, change: _Change, block_chains: int) -> Iterator[Block]:
     """A change in blocks of so many chains; the deletions are in the last one if they are few."""
-    batches = [dict(batch) for batch in _batches(change.written.items(), block_chains)]
-    for batch in batches[:-1]:
+    parts = [dict(batch) for batch in batches(change.written.items(), block_chains)]
+    for batch in parts[:-1]:
         yield _block(table, batch, None if change.added_rules is None else 0)
-    last = batches[-1] if batches else {}
+    last = parts[-1] if parts else {}
     together = len(change.unused) <= block_chains
     unused = change.unused if together else []
-    lines = [*_declared({**last, **dict.fromkeys(unused, ())}), *_removed(unused)]
+    lines = [*declared({**last, **dict.fromkeys(unused, ())}), *removed(unused)]
     if lines:
         yield Block(table, lines, change.added_rules)
     if not together:
         yield from delete_chains_blocks(table, change.unused, block_chains)
 
 
-def _removed(chains: Iterable[ChainName]) -> list[str]:
-    return [f"-X {name}" for name in chains]
-
-
 def _render_chains(chains: Iterable[Chain]) -> dict[ChainName, tuple[str, ...]]:
     return {chain.name: tuple(render(chain)) for chain in chains}
 
 
-def _declared(texts: Mapping[ChainName, Sequence[str]]) -> list[str]:
-    """Chains as input of a restore: all declarations in order of name, then all lines."""
-    return [f":{name} - [0:0]" for name in sorted(texts)] + [
-        line for lines in texts.values() for line in lines
-    ]
-
-
 def _block(table: TableName, texts: Mapping[ChainName, Sequence[str]], growth: int | None = None) -> Block:
-    return Block(table, _declared(texts), growth)
-
-
-def _batches(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
-    iterator = iter(items)
-    while batch := list(islice(iterator, size)):
-        yield batch
+    return Block(table, declared(texts), growth)

@@ -22,8 +22,9 @@ from kproxy.linux.netfilter.matches import (
 from kproxy.linux.netfilter.rules import Chain, CountPacket, End, Jump, Masquerade, Point, Rule
 from kproxy.model.network import Protocol
 from kproxy.proxy.backends.iptables import names
-from kproxy.proxy.backends.iptables.compile import LOOPBACK_IPV4, localhost_node_ports, node_port_destinations
-from kproxy.proxy.backends.xtables.rules import PacketCounter, TableName, to_port
+from kproxy.proxy.backends.iptables.compile import localhost_node_ports, node_port_destinations
+from kproxy.proxy.backends.node_ports import LOOPBACK_IPV4
+from kproxy.proxy.backends.xtables.rules import HookRules, PacketCounter, TableName, to_port
 
 if TYPE_CHECKING:
     from kproxy.linux.netfilter.rules import Match, Step
@@ -52,15 +53,6 @@ class Options:
     drop_invalid_input: bool = True
     health_check_ports: tuple[int, ...] = ()
     counters: frozenset[PacketCounter] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class HookRules:
-    """The rules we keep at the top of a builtin chain, first to last; `hook_specification` is their text."""
-
-    table: TableName
-    hook: Point
-    rules: tuple[Rule, ...]
 
 
 def hook_rules(*, localhost: bool) -> tuple[HookRules, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kproxy.proxy.backends import CommonBackend, failures_of
+from kproxy.proxy.backends import CommonBackend, Relayed, failures_of
 
 if TYPE_CHECKING:
     from kproxy.linux.host import HostError
@@ -19,7 +19,7 @@ class _Ipvs(CommonBackend):
     metrics = frozenset({"sync_proxy_rules_iptables_restore_failures_total"})
     quick_drift_checks = False
     counts_services = True
-    relays_localhost = True
+    relayed = Relayed.LOOPBACK
     deprecation: tuple[str, str] | None = ("IPVSDeprecation", _DEPRECATED)
 
     def load(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kproxy.proxy.backends import CommonBackend, failures_of
+from kproxy.proxy.backends import CommonBackend, Relayed, failures_of
 
 if TYPE_CHECKING:
     from kproxy.linux.host import HostError
@@ -23,7 +23,7 @@ class _Nftables(CommonBackend):
         }
     )
     primary_node_ports = True
-    relays_localhost = True
+    relayed = Relayed.LOOPBACK
     follows_service_cidrs = True
 
     def load(self) -> None:

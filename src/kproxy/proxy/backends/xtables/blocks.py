@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from kproxy.proxy.backends.xtables.rules import TableName
+    from kproxy.proxy.backends.xtables.rules import ChainName, TableName
+
+_Item = TypeVar("_Item")
 
 NFT_BLOCK_CHAINS = 1024
 """Chains in a block for iptables-nft."""
@@ -47,3 +50,34 @@ class Block:
                 yield "\n".join((*pending, ""))
                 pending, size = [], 0
         yield "\n".join((*pending, "COMMIT", ""))
+
+
+def delete_chains_blocks(table: TableName, chains: Sequence[ChainName], block_chains: int) -> Iterator[Block]:
+    """Blocks that delete chains to which only chains among them refer: flush all, then delete all."""
+    if len(chains) <= block_chains:
+        lines = [*declared(dict.fromkeys(chains, ())), *removed(chains)]
+        yield from [Block(table, lines)] if lines else []
+        return
+    for some in batches(chains, block_chains):
+        yield Block(table, declared(dict.fromkeys(some, ())), None)
+    for some in batches(chains, block_chains):
+        yield Block(table, removed(some))
+
+
+def declared(texts: Mapping[ChainName, Sequence[str]]) -> list[str]:
+    """Chains as input of a restore: all declarations in order of name, then all lines."""
+    return [f":{name} - [0:0]" for name in sorted(texts)] + [
+        line for lines in texts.values() for line in lines
+    ]
+
+
+def removed(chains: Iterable[ChainName]) -> list[str]:
+    """Lines that delete chains."""
+    return [f"-X {name}" for name in chains]
+
+
+def batches(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
+    """Lists of at most ``size`` items."""
+    iterator = iter(items)
+    while batch := list(islice(iterator, size)):
+        yield batch

@@ -6,6 +6,7 @@ The rules are values of `kproxy.linux.netfilter.rules`: matches, then one target
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kproxy.linux.netfilter.patterns import Pattern, Selector
-    from kproxy.linux.netfilter.rules import Chain, Rule, Step
+    from kproxy.linux.netfilter.rules import Chain, Point, Rule, Step
     from kproxy.model.network import Protocol
 
 ChainName = str
@@ -55,6 +56,15 @@ class PacketCounter(enum.Enum):
 
     INVALID_DROPPED = "ct_state_invalid_dropped_pkts"
     LOCALHOST_ACCEPTED = "localhost_nps_accepted_pkts"
+
+
+@dataclass(frozen=True, slots=True)
+class HookRules:
+    """The rules we keep at the top of a builtin chain, first to last; `hook_specification` is their text."""
+
+    table: TableName
+    hook: Point
+    rules: tuple[Rule, ...]
 
 
 _TRANSPORT_PORT = (FieldName.PROTOCOL, FieldName.PORT)
@@ -80,6 +90,13 @@ def hook_specification(rule: Rule) -> str:
     *matches, target = map(format_step, rule.steps)
     comment = (f'-m comment --comment "{rule.comment[:COMMENT_LIMIT]}"',) if rule.comment else ()
     return " ".join((*matches, *comment, target))
+
+
+def insert_lines(wanted: HookRules) -> list[str]:
+    """Lines that put the jumps at the top of a builtin chain that has none of them."""
+    chain = wanted.hook.name
+    lines = enumerate(map(hook_specification, wanted.rules), start=1)
+    return [f"-I {chain} {place} {line}" for place, line in lines]
 
 
 def render(chain: Chain) -> list[str]:
@@ -119,16 +136,26 @@ def _extended_comparison(selector: Selector, pattern: Pattern, negation: str, ma
         case FieldName.IN, _:
             return f"{negation}-i {pattern}"
         case FieldName.SOURCE_TYPE, str():
-            return f"-m addrtype --src-type {pattern.upper()}"
+            return f"-m addrtype {negation}--src-type {pattern.upper()}"
         case FieldName.DESTINATION_TYPE, str():
-            return f"-m addrtype --dst-type {pattern.upper()}"
-        case FieldName.STATE, AnyFlag(states):
-            names = ",".join(state.upper() for state in _STATES if state in states)
-            return f"-m conntrack {negation}--ctstate {names}"
+            return f"-m addrtype {negation}--dst-type {pattern.upper()}"
         case FieldName.TCP_FLAGS, AnyFlag(flags) if negation:
             return f"-m tcp --tcp-flags {','.join(sorted(flags)).upper()} NONE"
         case Masked(FieldName.MARK, mask), int(value):
             return f"-m mark {negation}--mark {value:{mark}}/{mask:{mark}}"
+        case _:
+            return _connection_comparison(selector, pattern, negation, mark)
+
+
+def _connection_comparison(selector: Selector, pattern: Pattern, negation: str, mark: str) -> str:
+    match selector, pattern:
+        case FieldName.DIRECTION, str():
+            return f"-m conntrack --ctdir {pattern.upper()}"
+        case FieldName.STATE, AnyFlag(states):
+            names = ",".join(state.upper() for state in _STATES if state in states)
+            return f"-m conntrack {negation}--ctstate {names}"
+        case Masked(FieldName.CONNECTION_MARK, mask), int(value):
+            return f"-m connmark {negation}--mark {value:{mark}}/{mask:{mark}}"
         case _:
             raise AssertionError((selector, pattern))
 
@@ -161,7 +188,10 @@ def _translation(step: Dnat, _: str) -> str:
 
 
 def _mark_change(step: SetMark, mark: str) -> str:
-    return f"-j MARK --{'xor' if step.keep == ALL_BITS else 'or'}-mark {step.flip:{mark}}"
+    if step.keep in (ALL_BITS, ALL_BITS ^ step.flip) and not step.connection:
+        return f"-j MARK --{'xor' if step.keep == ALL_BITS else 'or'}-mark {step.flip:{mark}}"
+    target = "CONNMARK" if step.connection else "MARK"
+    return f"-j {target} --set-xmark {step.flip:{mark}}/{ALL_BITS ^ step.keep:{mark}}"
 
 
 _FORMATS: dict[type, Callable[[Any, str], str]] = {

@@ -138,7 +138,7 @@ SETTINGS = (
     ),
     _row("profiling", FlagType.BOOL, "enableProfiling", "/debug/pprof on the metrics server"),
     _row("show-hidden-metrics-for-version", FlagType.STRING, "showHiddenMetricsForVersion", "as 1.35"),
-    _row("proxy-mode", FlagType.STRING, "mode", "iptables (default), ipvs or nftables"),
+    _row("proxy-mode", FlagType.STRING, "mode", "iptables (default), ipvs, nftables or userspace"),
     _row(
         "masquerade-all",
         FlagType.BOOL,

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from kproxy.model.api import ZONE_LABEL, Node, ServiceCIDR, key_of
 from kproxy.model.network import Address, Family, Network, family_of, parse_address, parse_network
-from kproxy.proxy.backends import find_backend
+from kproxy.proxy.backends import Relayed, find_backend
 from kproxy.proxy.daemon.config.configuration import Configuration, DetectLocal
 from kproxy.proxy.daemon.config.validation import PRIMARY
 from kproxy.proxy.plan import (
@@ -41,7 +41,7 @@ def plan_settings(
     """
     section = config.masquerade_section
     backend = find_backend(config.mode)
-    served = backend.localhost_node_ports or backend.relays_localhost
+    served = backend.localhost_node_ports or backend.relayed is Relayed.LOOPBACK
     node_ips = node_addresses(config, node)
     return PlanSettings(
         family=family,

@@ -12,11 +12,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from kproxy.linux.descriptors import Purpose, shortages
 from kproxy.model.api import Cluster, EndpointSlice, Key, Service
+from kproxy.model.network import Family
 from kproxy.proxy.backends import find_backend
 from kproxy.proxy.daemon.cluster.store import ClusterStore
 from kproxy.proxy.daemon.http.metrics import OWN_PREFIX, PREFIX
 from kproxy.proxy.daemon.sync.family_sync import FamilySync
-from kproxy.proxy.daemon.sync.relaying import running_relay
+from kproxy.proxy.daemon.sync.relaying import running_relays
 from kproxy.proxy.plan import Exposure, Frontend, OnEmpty, Plan, PoolScope, ServicePortName
 from kproxy.proxy.relay.relay import LocalRelay
 from kproxy.proxy.snapshot import changed_keys
@@ -49,7 +50,7 @@ class StateCollector:
         yield self._no_local_endpoints()
         yield self._refused()
         yield _descriptor_shortages()
-        yield from relay_metrics(running_relay())
+        yield from relay_metrics(running_relays())
         for name, count in self._packets().items():
             yield CounterMetricFamily(PREFIX + name, f"[ALPHA] {_PACKETS[name]}", value=count)
 
@@ -123,24 +124,31 @@ def _descriptor_shortages() -> Metric:
     return found
 
 
-def relay_metrics(relay: LocalRelay | None) -> Iterator[Metric]:
-    """Connections of the relay (ours); none without one."""
-    if relay is None:
+def relay_metrics(relays: Mapping[Family, LocalRelay]) -> Iterator[Metric]:
+    """Connections of the relays (ours); none without one."""
+    if not relays:
         return
-    counts, prefix = relay.counts, f"{OWN_PREFIX}relay_"
-    yield GaugeMetricFamily(
-        f"{prefix}open_connections", "TCP connections that are open", value=relay.open_connections
+    labels, prefix = ["ip_family"], f"{OWN_PREFIX}relay_"
+    still_open = GaugeMetricFamily(
+        f"{prefix}open_connections", "TCP connections that are open", labels=labels
     )
-    for name, text, value in (
-        ("connections", "TCP connections accepted", counts.connections),
-        ("retries", "Attempts at endpoints that failed, after which the next one was tried", counts.retries),
-        (
-            "limited",
-            "Times that clients had to wait for the limit of connections or descriptors",
-            counts.limited,
-        ),
-    ):
-        yield CounterMetricFamily(prefix + name, text, value=value)
+    accepted = CounterMetricFamily(f"{prefix}connections", "TCP connections accepted", labels=labels)
+    retries = CounterMetricFamily(
+        f"{prefix}retries",
+        "Attempts at endpoints that failed, after which the next one was tried",
+        labels=labels,
+    )
+    limited = CounterMetricFamily(
+        f"{prefix}limited",
+        "Times that clients had to wait for the limit of connections or descriptors",
+        labels=labels,
+    )
+    for family, relay in relays.items():
+        still_open.add_metric([family.value], relay.open_connections)
+        accepted.add_metric([family.value], relay.counts.connections)
+        retries.add_metric([family.value], relay.counts.retries)
+        limited.add_metric([family.value], relay.counts.limited)
+    yield from (still_open, accepted, retries, limited)
 
 
 def without_local_endpoints(plan: Plan) -> dict[str, list[ServicePortName]]:

@@ -14,11 +14,12 @@ from kproxy.linux import host
 from kproxy.linux.host import HostError, Reason
 from kproxy.linux.node_addresses import AddressMonitor
 from kproxy.model.network import Family
-from kproxy.proxy.backends import BACKENDS, SERVICE_DEVICE, Applied, Dataplane, find_backend
+from kproxy.proxy.backends import BACKENDS, SERVICE_DEVICE, Applied, Dataplane, Relayed, find_backend
 from kproxy.proxy.daemon.config.configuration import Configuration
 from kproxy.proxy.daemon.lifecycle import StartupError
-from kproxy.proxy.daemon.sync.relaying import RelayingDataplane, localhost_relay
+from kproxy.proxy.daemon.sync.relaying import PortalDataplane, RelayingDataplane, running_relay
 from kproxy.proxy.plan import Plan
+from kproxy.proxy.relay.portals import Portals
 
 _IPV6_ADDRESSES = Path("/proc/net/if_inet6")
 _IPV6_DISABLED = "net/ipv6/conf/all/disable_ipv6"
@@ -70,8 +71,13 @@ def open_dataplane(config: Configuration, family: Family) -> Dataplane:
     """The mode's dataplane of one family; it removes other modes' rules after its first `apply`.  Raises `HostError`."""
     backend = find_backend(config.mode)
     opened = backend.open_dataplane(config, family)
-    if backend.relays_localhost and family is Family.IPV4 and config.iptables.localhost_node_ports:
-        opened = RelayingDataplane(opened, localhost_relay())
+    localhost = family is Family.IPV4 and config.iptables.localhost_node_ports
+    if backend.relayed is Relayed.LOOPBACK and localhost:
+        opened = RelayingDataplane(opened, running_relay(family))
+    elif backend.relayed is Relayed.EVERYTHING:
+        portals = Portals(keep_sources=backend.keeps_sources(family))
+        addresses = monitor_addresses(family).current
+        opened = PortalDataplane(opened, running_relay(family), portals, addresses)
     return _TakeoverDataplane(opened, partial(remove_leftovers, family, config.mode))
 
 

@@ -113,6 +113,8 @@ class FamilySync:
     _plan: Plan | None = None
     _applied: Plan | None = None
     """The plan that the kernel is known to hold."""
+    _tracked: Plan | None = None
+    """The same, with the endpoints that connection tracking knows."""
     _settings: PlanSettings | None = None
     _rewritten_at: float = 0.0
     _logged_notes: frozenset[Note] = frozenset()
@@ -210,6 +212,7 @@ class FamilySync:
             self.observer.refused(full=first)
             raise
         self._applied = self.last_applied = plan
+        self._tracked = written.tracked or plan
         if first:
             self._rewritten_at = self.clock()
         return written
@@ -244,11 +247,11 @@ class FamilySync:
 
     def _clean(self) -> None:
         """Remove stale connections; a failure does not make the sync fail, the next check repeats it."""
-        if self._applied is None or not self._clean_due:
+        if self._applied is None or self._tracked is None or not self._clean_due:
             return
         started = self.clock()
         try:
-            removed = self.cleaner.remove(self._applied)
+            removed = self.cleaner.remove(self._tracked)
         except HostError as error:
             log.warning("%s: could not remove stale connections: %s", self.family.value, error)
         else:

@@ -1,29 +1,36 @@
-"""Dataplane of a mode whose rules cannot serve loopback: its own, and the relay's sockets at 127.0.0.1 beside it.
+"""Dataplanes of modes with a relay: a mode's own, with sockets at 127.0.0.1 beside it, or with sockets for everything.
 
 Between `kproxy.proxy.daemon.sync.dataplane` and `kproxy.proxy.relay`; knows no mode by name.
 """
 
 from __future__ import annotations
 
-from functools import cache
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
+from kproxy.linux.host import HostError, Reason
+from kproxy.model.network import Address, Family, parse_address
 from kproxy.proxy.backends import Applied, Dataplane
 from kproxy.proxy.plan import Plan
+from kproxy.proxy.relay.portals import Portals
 from kproxy.proxy.relay.relay import LocalRelay
 from kproxy.proxy.relay.table import loopback_node_ports
 
-
-@cache
-def localhost_relay() -> LocalRelay:
-    """The relay of this process, started at the first call."""
-    relay = LocalRelay()
-    relay.start()
-    return relay
+_relays: dict[Family, LocalRelay] = {}
 
 
-def running_relay() -> LocalRelay | None:
-    """The relay of this process, if it has one."""
-    return localhost_relay() if localhost_relay.cache_info().currsize else None
+def running_relay(family: Family) -> LocalRelay:
+    """The relay of this process for a family, started at the first call."""
+    if family not in _relays:
+        relay = _relays[family] = LocalRelay()
+        relay.start()
+    return _relays[family]
+
+
+def running_relays() -> Mapping[Family, LocalRelay]:
+    """The relays of this process."""
+    return _relays
 
 
 class RelayingDataplane:
@@ -52,3 +59,78 @@ class RelayingDataplane:
     def forget(self) -> None:
         """As the mode's own: the relay knows what it has open."""
         self._plane.forget()
+
+
+class PortalDataplane:
+    """A dataplane whose rules send packets to the relay, which has sockets for each pool of a service port.
+
+    The sockets are open before rules lead to them, and closed when none does any more.  All are bound to one address of the node.
+    """
+
+    def __init__(
+        self,
+        plane: Dataplane,
+        relay: LocalRelay,
+        portals: Portals,
+        addresses: Callable[[], Iterable[Address]],
+    ) -> None:
+        self._plane, self._relay, self._portals, self._addresses = plane, relay, portals, addresses
+        self._address: Address | None = None
+
+    def apply(self, plan: Plan) -> Applied:
+        """Apply a plan; a socket that cannot be opened costs no other Service its own.
+
+        Endpoints change once the rules are written: while the kernel refuses, all stays as it was (``writes.refused.rules-kept``).
+        """
+        node = tuple(self._addresses())
+        address = self._address = self._choose_address(plan.family, node)
+        ports = self._portals.ports(plan, address, frozenset(node))
+        numbers = self._relay.open_missing(ports)
+        relayed = self._portals.relayed(plan, address, numbers)
+        written = self._plane.apply(relayed)
+        self._relay.update(ports)
+        return replace(written, tracked=relayed)
+
+    def find_drift(self, *, thorough: bool) -> tuple[str, ...]:
+        """Changes of the rules by others, and the loss of the address that the sockets are bound to."""
+        lost = self._address is not None and self._address not in self._addresses()
+        return (*self._plane.find_drift(thorough=thorough), *((f"address {self._address}",) if lost else ()))
+
+    def refresh_options(self) -> bool:
+        """As the mode's own."""
+        return self._plane.refresh_options()
+
+    def forget(self) -> None:
+        """As the mode's own: the relay knows what it has open."""
+        self._plane.forget()
+
+    def _choose_address(self, family: Family, node: Iterable[Address]) -> Address:
+        """The address chosen before, as long as the node has it; else the one it would send from, or any."""
+        usable = [one for one in node if not (one.is_loopback or one.is_link_local)]
+        if self._address in usable and self._address is not None:
+            return self._address
+        preferred = _source_address(family)
+        if preferred in usable and preferred is not None:
+            return preferred
+        if not usable:
+            text = f"this node has no {family.value} address that packets could be sent to"
+            raise HostError("choose an address for the relay", text, Reason.MISSING)
+        return min(usable, key=int)
+
+
+def _source_address(family: Family) -> Address | None:
+    """The address of packets to the default route; None without one.  Sends nothing."""
+    kind, somewhere = _SOMEWHERE[family]
+    with socket.socket(kind, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((somewhere, 9))
+        except OSError:
+            return None
+        return parse_address(probe.getsockname()[0])
+
+
+_SOMEWHERE = {
+    Family.IPV4: (socket.AF_INET, "192.0.2.1"),
+    Family.IPV6: (socket.AF_INET6, "2001:db8::1"),
+}
+"""An address of documentation (RFC 5737, RFC 3849), which no node has."""

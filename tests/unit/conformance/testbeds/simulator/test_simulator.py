@@ -93,5 +93,5 @@ def test_an_endpoint_that_is_never_chosen_is_found(tmp_path: Path) -> None:
 
 
 def test_there_is_no_simulator_for_another_mode() -> None:
-    with pytest.raises(HarnessError, match="userspace"):
-        simulator.opener("userspace")
+    with pytest.raises(HarnessError, match="ebpf"):
+        simulator.opener("ebpf")

@@ -156,7 +156,7 @@ def test_all_wrong_types_are_named_at_once() -> None:
 def test_all_wrong_values_are_named_at_once() -> None:
     found = problems_of(
         """
-        mode: userspace
+        mode: ebpf
         iptables: {masqueradeBit: 32, syncPeriod: -1s, minSyncPeriod: -2s}
         conntrack: {min: -1, udpTimeout: -1s}
         bindAddress: node
@@ -263,7 +263,9 @@ def test_what_is_allowed_is_not_refused(text: str) -> None:
 
 
 def test_a_problem_shows_path_value_and_rule() -> None:
-    with pytest.raises(InvalidConfiguration, match=r'^mode: "x": must be one of iptables, ipvs, nftables$'):
+    with pytest.raises(
+        InvalidConfiguration, match=r'^mode: "x": must be one of iptables, ipvs, nftables, userspace$'
+    ):
         load_configuration(HEAD + "mode: x")
 
 

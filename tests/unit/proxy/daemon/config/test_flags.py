@@ -257,9 +257,7 @@ def test_zero_means_zero_in_a_flag() -> None:
 
 def test_an_unknown_mode_and_every_other_bad_value_are_named_together() -> None:
     with pytest.raises(InvalidConfiguration) as raised:
-        resolved(
-            "--proxy-mode=userspace", "--oom-score-adj=2000", "--cluster-cidr=x", "--feature-gates=Nope=true"
-        )
+        resolved("--proxy-mode=ebpf", "--oom-score-adj=2000", "--cluster-cidr=x", "--feature-gates=Nope=true")
     assert {problem.path for problem in raised.value.problems} == {
         "mode",
         "oomScoreAdj",

@@ -7,6 +7,7 @@ import socket
 import pytest
 
 from kproxy.linux.host import HostError, Reason
+from kproxy.model.network import Family
 from kproxy.proxy.backends import Applied
 from kproxy.proxy.daemon.http.live_metrics import relay_metrics
 from kproxy.proxy.daemon.sync.relaying import RelayingDataplane
@@ -69,12 +70,14 @@ def test_metrics_are_those_of_a_relay_that_runs() -> None:
     """Metrics ``kproxy_relay_open_connections``, ``kproxy_relay_connections``, ``kproxy_relay_retries``, ``kproxy_relay_limited``."""
     relay = LocalRelay(4)
     relay.counts.retries = 3
-    found = {sample.name: sample.value for metric in relay_metrics(relay) for sample in metric.samples}
+    samples = [sample for metric in relay_metrics({Family.IPV6: relay}) for sample in metric.samples]
+    found = {sample.name: sample.value for sample in samples}
+    assert all(sample.labels == {"ip_family": "IPv6"} for sample in samples)
     assert found == {
         "kproxy_relay_open_connections": 0,
         "kproxy_relay_connections_total": 0,
         "kproxy_relay_retries_total": 3,
         "kproxy_relay_limited_total": 0,
     }
-    assert list(relay_metrics(None)) == []
+    assert list(relay_metrics({})) == []
     relay.close()

@@ -21,12 +21,19 @@ from kproxy.proxy.backends.iptables import names, static_rules
 from kproxy.proxy.backends.iptables.compile import localhost_node_ports
 from kproxy.proxy.backends.iptables.desired_state import desired_state
 from kproxy.proxy.backends.iptables.diff import Rewrite, diff
-from kproxy.proxy.backends.iptables.kernel import jumps, nfacct
+from kproxy.proxy.backends.iptables.kernel import nfacct
 from kproxy.proxy.backends.iptables.kernel.drift import drift_monitor, is_ours
-from kproxy.proxy.backends.iptables.kernel.removal import remove_chains
 from kproxy.proxy.backends.iptables.static_rules import Options
 from kproxy.proxy.backends.xtables.blocks import LEGACY_BLOCK_CHAINS, Block
-from kproxy.proxy.backends.xtables.rules import PacketCounter, TableName, hook_specification, specification
+from kproxy.proxy.backends.xtables.kernel import jumps
+from kproxy.proxy.backends.xtables.kernel.removal import remove_chains
+from kproxy.proxy.backends.xtables.rules import (
+    PacketCounter,
+    TableName,
+    hook_specification,
+    insert_lines,
+    specification,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -36,9 +43,8 @@ if TYPE_CHECKING:
     from kproxy.proxy.backends.iptables.desired_state import DesiredState
     from kproxy.proxy.backends.iptables.diff import Transaction
     from kproxy.proxy.backends.iptables.kernel.drift import DriftMonitor
-    from kproxy.proxy.backends.iptables.static_rules import HookRules
     from kproxy.proxy.backends.xtables.kernel.tools import Tools
-    from kproxy.proxy.backends.xtables.rules import ChainName
+    from kproxy.proxy.backends.xtables.rules import ChainName, HookRules
     from kproxy.proxy.plan import Plan
 
     _Chains = Mapping[TableName, frozenset[ChainName]]
@@ -185,7 +191,7 @@ class IptablesKernel:
             if existing is None or _may_exist(hook, existing[hook.table]):
                 lines[hook.table] += jumps.repair_lines(self.tools, hook)
             else:
-                lines[hook.table] += jumps.insert_lines(hook)
+                lines[hook.table] += insert_lines(hook)
         return [Block(table, found) for table, found in lines.items() if found]
 
     def _missing_guard(self, context: Context, existing: _Chains | None) -> list[str]:

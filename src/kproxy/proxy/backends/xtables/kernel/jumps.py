@@ -10,13 +10,12 @@ import shlex
 from typing import TYPE_CHECKING
 
 from kproxy.linux.host import HostError, Reason
-from kproxy.proxy.backends.xtables.rules import format_step, hook_specification
+from kproxy.proxy.backends.xtables.rules import format_step, hook_specification, insert_lines
 
 if TYPE_CHECKING:
     from kproxy.linux.netfilter.rules import Rule
-    from kproxy.proxy.backends.iptables.static_rules import HookRules
     from kproxy.proxy.backends.xtables.kernel.tools import Tools
-    from kproxy.proxy.backends.xtables.rules import TableName
+    from kproxy.proxy.backends.xtables.rules import HookRules, TableName
 
 
 def missing_jumps(tools: Tools, wanted: HookRules) -> list[Rule]:
@@ -35,13 +34,6 @@ def repair_lines(tools: Tools, wanted: HookRules) -> list[str]:
     if sorted(standing) == sorted(desired):
         return []
     return [*(f"-D {chain} {line}" for line in standing), *insert_lines(wanted)]
-
-
-def insert_lines(wanted: HookRules) -> list[str]:
-    """Lines that put the jumps at the top of a builtin chain that has none of them."""
-    chain = wanted.hook.name
-    lines = enumerate(map(hook_specification, wanted.rules), start=1)
-    return [f"-I {chain} {place} {line}" for place, line in lines]
 
 
 def _present_jumps(tools: Tools, wanted: HookRules) -> list[str]:

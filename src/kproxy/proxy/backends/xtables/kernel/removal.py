@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from kproxy.linux.host import HostError, Reason
 from kproxy.linux.netfilter.rules import Point
-from kproxy.proxy.backends.iptables import names
-from kproxy.proxy.backends.iptables.diff import delete_chains_blocks
-from kproxy.proxy.backends.iptables.kernel.jumps import list_chain_rules
-from kproxy.proxy.backends.xtables.blocks import Block
+from kproxy.proxy.backends.xtables import names
+from kproxy.proxy.backends.xtables.blocks import Block, delete_chains_blocks
+from kproxy.proxy.backends.xtables.kernel.jumps import list_chain_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,0 +1,64 @@
+"""Transactions of userspace mode: no address is neither served nor refused between two blocks."""
+
+from __future__ import annotations
+
+from kproxy.model.network import Family
+from kproxy.proxy.backends.userspace import names
+from kproxy.proxy.backends.userspace.compile import Context
+from kproxy.proxy.backends.userspace.desired_state import DesiredState
+from kproxy.proxy.backends.userspace.diff import diff
+from kproxy.proxy.backends.xtables.rules import TableName
+from kproxy.proxy.plan import NodePorts
+
+CONTEXT = Context(Family.IPV4, None, NodePorts(addresses=None, localhost=False))
+
+
+def state(nat: tuple[str, ...] = (), refusals: tuple[str, ...] = ()) -> DesiredState:
+    tables: dict[TableName, dict[str, tuple[str, ...]]] = {
+        table: dict.fromkeys(own, ()) for table, own in names.OWN_CHAINS.items()
+    }
+    tables[TableName.NAT][names.PORTALS_CONTAINER] = nat
+    tables[TableName.FILTER][names.PORTALS_FILTER] = refusals
+    return DesiredState(tables, CONTEXT, {})
+
+
+def texts(before: DesiredState | None, after: DesiredState) -> list[tuple[TableName, list[str]]]:
+    return [
+        (block.table, [line for line in block.lines if line.startswith("-A")])
+        for block in diff(before, after)
+    ]
+
+
+def test_nothing_is_written_where_nothing_differs() -> None:
+    assert diff(state(("a",)), state(("a",))) == ()
+
+
+def test_a_refusal_stands_before_nat_lets_go_and_goes_after_nat_serves() -> None:
+    served, refused = state(("-j DNAT",)), state((), ("-j REJECT",))
+    refuse, dnat = f"-A {names.PORTALS_FILTER} -j REJECT", f"-A {names.PORTALS_CONTAINER} -j DNAT"
+    assert texts(served, refused) == [
+        (TableName.FILTER, [refuse]),
+        (TableName.NAT, []),
+        (TableName.FILTER, [refuse]),
+    ]
+    assert texts(refused, served) == [
+        (TableName.FILTER, [refuse]),
+        (TableName.NAT, [dnat]),
+        (TableName.FILTER, []),
+    ]
+
+
+def test_only_tables_that_differ_are_written() -> None:
+    assert [table for table, _ in texts(state(("a",), ("r",)), state(("b",), ("r",)))] == [TableName.NAT]
+
+
+def test_of_an_unknown_state_everything_is_written() -> None:
+    blocks = diff(None, state(("a",)))
+    assert [block.table for block in blocks] == [
+        TableName.MANGLE,
+        TableName.FILTER,
+        TableName.NAT,
+        TableName.FILTER,
+    ]
+    declared = {line for block in blocks for line in block.lines if line.startswith(":")}
+    assert declared == {f":{name} - [0:0]" for own in names.OWN_CHAINS.values() for name in own}

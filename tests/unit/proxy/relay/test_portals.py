@@ -1,0 +1,104 @@
+"""Sockets for the pools of a plan, and the plan whose endpoints they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import ip_address
+
+import msgspec
+import pytest
+
+from kproxy.model.network import Protocol
+from kproxy.proxy.plan import OnEmpty, Plan, Pool, PoolEndpoint, PoolScope
+from kproxy.proxy.relay.portals import Portals
+from kproxy.proxy.relay.table import RelayKey, RelayPort
+from tests.support.node_port_plans import CLUSTER_IP, FAR, NEAR, NODE_PORT, plan
+
+NODE = ip_address("172.18.0.2")
+OTHER = ip_address("172.18.0.9")
+LOCAL = msgspec.structs.replace(
+    NODE_PORT, pool=Pool(PoolScope.LOCAL, (NEAR,)), shortcut=Pool(PoolScope.CLUSTER, (NEAR, FAR))
+)
+
+
+def numbered(ports: tuple[RelayPort, ...]) -> dict[RelayKey, int]:
+    return {port.key: 40_001 + place for place, port in enumerate(ports)}
+
+
+def test_frontends_of_one_pool_share_a_socket() -> None:
+    (port,) = Portals().ports(plan(CLUSTER_IP, NODE_PORT), NODE)
+    assert (port.address, port.port, port.scope) == ("172.18.0.2", 0, PoolScope.CLUSTER)
+    assert port.endpoints == (("10.0.0.1", 8080), ("10.0.0.2", 8080))
+    assert port.affinity_seconds == 7
+
+
+def test_each_pool_has_a_socket_and_another_for_clients_that_keep_their_address() -> None:
+    found = Portals(keep_sources=True).ports(plan(CLUSTER_IP, LOCAL), NODE)
+    assert [(port.scope, port.keeps_source) for port in found] == [
+        *((PoolScope.CLUSTER, False), (PoolScope.CLUSTER, True)),
+        *((PoolScope.LOCAL, False), (PoolScope.LOCAL, True)),
+    ]
+    assert len({port.key for port in found}) == 4
+    assert len({port.turns for port in found}) == 2  # the turn of endpoints, and affinity, are the pool's
+
+
+def test_the_sockets_are_the_endpoints_of_the_plan_for_rules() -> None:
+    portals, given = Portals(keep_sources=True), plan(CLUSTER_IP, LOCAL)
+    relayed = portals.relayed(given, NODE, numbered(portals.ports(given, NODE)))
+    (service,) = relayed.services
+    internal, external = service.frontends
+    assert internal.pool.endpoints == (socket(40_001), socket(40_002))
+    assert external.pool.endpoints == (socket(40_003), socket(40_004))
+    assert external.shortcut is not None
+    assert external.shortcut.endpoints == internal.pool.endpoints
+    assert service.affinity_seconds is None  # the relay's, not the rules'
+    assert (internal.masquerade, external.port) == (CLUSTER_IP.masquerade, 30080)
+
+
+def test_flows_may_stay_with_endpoints_that_another_mode_gave_them() -> None:
+    portals, given = Portals(), plan(NODE_PORT, protocol=Protocol.UDP, serving=(FAR,))
+    (service,) = portals.relayed(given, NODE, numbered(portals.ports(given, NODE))).services
+    assert service.serving == (FAR, socket(40_001))
+
+
+def test_a_socket_that_could_not_be_opened_is_a_refusal_until_it_can() -> None:
+    drops = msgspec.structs.replace(NODE_PORT, on_empty=OnEmpty.DROP)
+    portals, given = Portals(), plan(drops)
+    ports = portals.ports(given, NODE)
+    (failed,) = portals.relayed(given, NODE, {}).services
+    assert (failed.frontends[0].pool.endpoints, failed.frontends[0].on_empty) == ((), OnEmpty.REJECT)
+    (opened,) = portals.relayed(given, NODE, numbered(ports)).services
+    assert (opened.frontends[0].pool.endpoints, opened.frontends[0].on_empty) == (
+        (socket(40_001),),
+        OnEmpty.DROP,
+    )
+
+
+def test_a_service_without_endpoints_has_no_socket_and_keeps_its_answer() -> None:
+    empty = msgspec.structs.replace(NODE_PORT, pool=Pool(PoolScope.CLUSTER, ()), on_empty=OnEmpty.DROP)
+    portals = Portals()
+    assert portals.ports(plan(empty), NODE) == ()
+    (service,) = portals.relayed(plan(empty), NODE, {}).services
+    assert (service.frontends[0].pool.endpoints, service.frontends[0].on_empty) == ((), OnEmpty.DROP)
+
+
+def test_what_the_relay_does_not_speak_is_in_no_rule() -> None:
+    portals, given = Portals(), plan(NODE_PORT, protocol=Protocol.SCTP)
+    assert portals.ports(given, NODE) == ()
+    assert portals.relayed(given, NODE, {}).services == ()
+
+
+@pytest.mark.parametrize("change", ["nothing", "plan", "address", "number"])
+def test_what_did_not_change_is_the_same_object(change: str) -> None:
+    portals, given = Portals(), plan(NODE_PORT)
+    first = portals.relayed(given, NODE, numbered(portals.ports(given, NODE)))
+    again: Plan = replace(given, services=plan(NODE_PORT).services) if change == "plan" else given
+    address = OTHER if change == "address" else NODE
+    ports = portals.ports(again, address)
+    numbers = dict.fromkeys(numbered(ports), 50000) if change == "number" else numbered(ports)
+    second = portals.relayed(again, address, numbers)
+    assert (second.services[0] is first.services[0]) == (change == "nothing")
+
+
+def socket(number: int) -> PoolEndpoint:
+    return PoolEndpoint(NODE, number, local=True)
