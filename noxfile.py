@@ -245,7 +245,8 @@ def package(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def chart(session: nox.Session) -> None:
-    """The Helm chart and the kustomize overlays give the same objects (`helm` and `kubectl` on PATH)."""
+    """Helm chart as the overlays (`helm`, `kubectl`); alerts and dashboard by a real Prometheus (`apt-get install prometheus`; root)."""
+    need_root(session)
     session.install(".[test]")
     session.run("pytest", "tests/deploy", *session.posargs)
 

@@ -49,7 +49,9 @@ def test_another_value_gives_other_objects() -> None:
 
 
 def test_a_mode_that_there_is_not_is_refused() -> None:
-    with pytest.raises(AssertionError, match="value must be one of 'iptables', 'ipvs', 'nftables'"):
+    with pytest.raises(
+        AssertionError, match="value must be one of 'iptables', 'ipvs', 'nftables', 'userspace'"
+    ):
         template("mode=ebpf")
 
 

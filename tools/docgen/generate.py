@@ -22,6 +22,7 @@ from kproxy.spec.topics import TOPICS
 from tools.docgen import (
     architecture,
     coverage,
+    dashboard,
     decisions,
     evidence,
     iptables_rules,
@@ -132,6 +133,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     **{DOCS / f"{name}.md": partial(_with_options, DOCS / f"{name}.md") for name in OPTION_PAGES},
     **{DOCS / f"{name}.md": partial(_with_samples, DOCS / f"{name}.md") for name in SAMPLE_PAGES},
     **shells.PAGES,
+    dashboard.FILE: dashboard.dashboard,
     DOCS / "spec/topics/README.md": topics.index,
     **{DOCS / f"spec/topics/{topic}.md": partial(topics.page, topic) for topic in TOPICS},
 }
