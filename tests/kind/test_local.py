@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from kproxy.lab.cluster import control_groups, session
 from kproxy.lab.cluster.cluster import HOME, PREFIX
 from kproxy.lab.cluster.node import KERNEL_TUNABLES
 from kproxy.lab.faults.machine_state import machine_state_changes, read_machine_state
+from kproxy.lab.namespaces import LabError
 from tests.kind.cluster import output
 from tests.support.waiting import eventually
 
@@ -36,11 +37,19 @@ def machine() -> dict[str, str]:
     found["routes"] = output(["ip", "route", "show", "table", "all"])
     found["mounts"] = "\n".join(sorted(line.split(" ")[4] for line in _lines("/proc/self/mountinfo")))
     found["named namespaces"] = "\n".join(_names("/run/netns"))
-    found["groups"] = "\n".join(sorted(control_groups.groups_named("")))
-    found["folders"] = "\n".join(str(path) for path in sorted(HOME.glob(f"{PREFIX}*")))
+    found["groups"] = "\n".join(sorted(filter(_is_ours, control_groups.groups_named(""))))
+    found["folders"] = "\n".join(str(path) for path in sorted(HOME.glob(f"{PREFIX}*")) if _is_ours(path.name))
     for place in ("/run", "/var/lib", "/var/log", "/etc/cni", "/opt/cni", "/var/lib/cni", "/var/lib/kubelet"):
         found[f"files of {place}"] = "\n".join(_names(place))
     return found
+
+
+def _is_ours(name: str) -> bool:
+    """False for what belongs to a cluster of another session, which comes and goes meanwhile."""
+    folders = [folder.name for folder in session.abandoned_folders()]
+    with suppress(LabError):
+        folders.append(Path(session.find_session(NAME).kubeconfig).parent.name)
+    return not name.startswith(PREFIX) or name.startswith(tuple(folders))
 
 
 def _lines(path: str) -> list[str]:

@@ -93,9 +93,14 @@ def stop_session(name: str) -> None:
         time.sleep(_POLL)
 
 
+def abandoned_folders() -> list[Path]:
+    """Folders of clusters whose session was killed."""
+    return [folder for folder in _folders() if not _is_held(folder)]
+
+
 def remove_abandoned() -> list[str]:
     """Remove folders and control groups of clusters whose session was killed; returns their names."""
-    abandoned = [folder for folder in _folders() if not _is_held(folder)]
+    abandoned = abandoned_folders()
     for folder in abandoned:
         for group in control_groups.groups_named(folder.name):
             control_groups.remove_groups(group)
