@@ -33,6 +33,7 @@ from kproxy.model.network import Family
 from kproxy.proxy.backends.iptables.kernel import IptablesKernel, Tools, Variant, find_tools, leftovers
 from kproxy.proxy.backends.iptables.static_rules import Options
 from kproxy.proxy.backends.nftables.kernel import NftablesKernel
+from kproxy.proxy.backends.xtables.kernel import leftovers as xtables_leftovers
 from kproxy.proxy.daemon.config.configuration import Configuration
 from kproxy.proxy.daemon.sync.dataplane import open_dataplane, remove_all_modes
 from tests.support.constant_rate import nothing_was_lost
@@ -328,6 +329,7 @@ def without_tools(monkeypatch: pytest.MonkeyPatch, absent: Variant) -> None:
         return find(family, variant or next(each for each in Variant if each is not absent))
 
     monkeypatch.setattr(leftovers, "find_tools", found)
+    monkeypatch.setattr(xtables_leftovers, "find_tools", found)
 
 
 def test_tables_that_cannot_be_read_here_are_a_warning_that_names_the_remedy(

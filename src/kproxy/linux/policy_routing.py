@@ -1,6 +1,6 @@
 """Routing of marked packets to the node itself: a rule for the mark, and a table whose only route is local.
 
-The same as ``ip rule add fwmark MARK/MASK lookup TABLE`` and ``ip route add local default dev lo table TABLE``
+The same as ``ip rule add priority TABLE fwmark MARK/MASK lookup TABLE`` and ``ip route add local default dev lo table TABLE``
 (linux/fib_rules.h, linux/rtnetlink.h).  All failures are `kproxy.linux.host.HostError`.
 """
 
@@ -22,13 +22,13 @@ _AF = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
 _UNSPECIFIED_TABLE = 0
 _PROTOCOL_STATIC, _SCOPE_HOST, _TYPE_LOCAL = 4, 254, 2
 _RTA_INTERFACE, _RTA_TABLE = 4, 15
-_TO_TABLE, _FRA_MARK, _FRA_TABLE, _FRA_MARK_MASK = 1, 10, 15, 16
+_TO_TABLE, _FRA_PRIORITY, _FRA_MARK, _FRA_TABLE, _FRA_MARK_MASK = 1, 6, 10, 15, 16
 _LOOPBACK_INDEX = 1
 
 
 @dataclass(frozen=True, slots=True)
 class MarkedRoute:
-    """Packets with this mark under the mask are the node's, by a table of that number."""
+    """Packets with this mark under the mask are the node's, by a table of that number, which is the rule's priority too."""
 
     mark: int
     mask: int
@@ -69,6 +69,7 @@ def _rule(family: Family, route: MarkedRoute) -> bytes:
     header = _HEADER.pack(_AF[family], 0, 0, 0, _UNSPECIFIED_TABLE, 0, 0, _TO_TABLE, 0)
     return (
         header
+        + attribute(_FRA_PRIORITY, _NUMBER.pack(route.table))  # without one, each rule is another one
         + attribute(_FRA_TABLE, _NUMBER.pack(route.table))
         + attribute(_FRA_MARK, _NUMBER.pack(route.mark))
         + attribute(_FRA_MARK_MASK, _NUMBER.pack(route.mask))

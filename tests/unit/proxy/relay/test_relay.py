@@ -11,9 +11,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
+import msgspec
 import pytest
 
 from kproxy.model.network import Protocol
+from kproxy.proxy.plan import PoolScope
 from kproxy.proxy.relay.relay import LocalRelay
 from kproxy.proxy.relay.table import RelayEndpoint, RelayPort
 
@@ -283,3 +285,71 @@ def _settled(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_a_flow_whose_socket_closes_goes_on_by_another_of_its_service(
+    relay: LocalRelay, servers: Servers
+) -> None:
+    """``conntrack.udp.stays-on-policy-change``: the pool changes, the client's endpoint still serves."""
+    first, second = servers.udp(b"1"), servers.udp(b"2")
+    before = _udp_port(first, second, scope=PoolScope.CLUSTER)
+    after = _udp_port(second, scope=PoolScope.LOCAL, serving=(first, second))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.bind(("127.0.0.1", 0))
+        client.settimeout(8)
+        relay.serve([before])
+        client.sendto(b"x", (before.address, before.port))
+        assert client.recv(100) == b"1x"
+        relay.update([after])
+        client.sendto(b"x", (after.address, after.port))
+        assert client.recv(100) == b"1x"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:  # a new client has the new pool
+        other.settimeout(8)
+        other.sendto(b"x", (after.address, after.port))
+        assert other.recv(100) == b"2x"
+
+
+def test_a_flow_is_not_taken_over_where_its_endpoint_is_gone(relay: LocalRelay, servers: Servers) -> None:
+    first, second = servers.udp(b"1"), servers.udp(b"2")
+    before = _udp_port(first, scope=PoolScope.CLUSTER)
+    after = _udp_port(second, scope=PoolScope.LOCAL, serving=(second,))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.bind(("127.0.0.1", 0))
+        client.settimeout(8)
+        relay.serve([before])
+        client.sendto(b"x", (before.address, before.port))
+        assert client.recv(100) == b"1x"
+        relay.update([after])
+        client.sendto(b"x", (after.address, after.port))
+        assert client.recv(100) == b"2x"
+
+
+def test_ports_that_are_open_keep_their_endpoints_until_they_are_served_anew(
+    relay: LocalRelay, servers: Servers
+) -> None:
+    first, second = servers.udp(b"1"), servers.udp(b"2")
+    port = _udp_port(first)
+    changed = msgspec.structs.replace(port, endpoints=(second,), serving=frozenset({second}))
+    assert relay.open_missing([port]) == relay.open_missing([changed]) == {port.key: port.port}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.settimeout(8)
+        client.connect((port.address, port.port))
+        assert _exchange(client) == b"1x"
+        relay.serve([changed])
+        assert _exchange(client) == b"2x"
+
+
+def _udp_port(
+    *endpoints: RelayEndpoint,
+    scope: PoolScope | None = None,
+    serving: tuple[RelayEndpoint, ...] | None = None,
+) -> RelayPort:
+    return RelayPort(
+        service="default/web:http",
+        protocol=Protocol.UDP,
+        address="127.0.0.1",
+        port=free_port(socket.SOCK_DGRAM),
+        endpoints=endpoints,
+        serving=frozenset(endpoints if serving is None else serving),
+        scope=scope,
+    )

@@ -7,9 +7,12 @@ from ipaddress import ip_address, ip_network
 import msgspec
 import pytest
 
+from kproxy.linux.netfilter.rules import Jump
 from kproxy.model.network import Family, Protocol
+from kproxy.proxy.backends.userspace import names
 from kproxy.proxy.backends.userspace.compile import Context
 from kproxy.proxy.backends.userspace.desired_state import DesiredState, desired_state
+from kproxy.proxy.backends.userspace.static_rules import hook_rules
 from kproxy.proxy.backends.xtables.rules import TableName
 from kproxy.proxy.plan import (
     DetectByCIDR,
@@ -210,3 +213,32 @@ def test_a_service_that_did_not_change_is_compiled_once() -> None:
 
 def _with(given: Frontend, on_empty: OnEmpty) -> Frontend:
     return msgspec.structs.replace(given, on_empty=on_empty)
+
+
+@pytest.mark.parametrize(
+    ("family", "localhost", "expected"),
+    [
+        (Family.IPV4, True, "-m addrtype --dst-type LOCAL"),
+        (Family.IPV4, False, "! -d 127.0.0.0/8 -m addrtype --dst-type LOCAL"),
+        (Family.IPV6, False, "! -d ::1 -m addrtype --dst-type LOCAL"),
+    ],
+)
+def test_node_ports_are_for_the_nodes_own_addresses(
+    family: Family, expected: str, *, localhost: bool
+) -> None:
+    state = made(family=family, ports=NodePorts(addresses=None, localhost=localhost))
+    assert nat(state, "KUBE-PORTALS-HOST") == [f"{expected} -j KUBE-NODEPORT-HOST"]
+
+
+def test_every_chain_is_led_to_and_is_known_as_the_modes_own() -> None:
+    led_to = {
+        (hook.table, step.chain)
+        for hook in hook_rules()
+        for rule in hook.rules
+        for step in rule.steps
+        if isinstance(step, Jump)
+    }
+    from_portals = {(TableName.NAT, names.NODE_PORT_CONTAINER), (TableName.NAT, names.NODE_PORT_HOST)}
+    assert led_to | from_portals == {(table, name) for table, own in names.OWN_CHAINS.items() for name in own}
+    assert all(names.is_ours(table, name) for table, name in led_to)
+    assert not names.is_ours(TableName.NAT, names.PORTALS_FILTER)

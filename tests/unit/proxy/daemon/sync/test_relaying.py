@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
+from ipaddress import ip_address
 
+import msgspec
 import pytest
 
 from kproxy.linux.host import HostError, Reason
 from kproxy.model.network import Family
 from kproxy.proxy.backends import Applied
 from kproxy.proxy.daemon.http.live_metrics import relay_metrics
-from kproxy.proxy.daemon.sync.relaying import RelayingDataplane
-from kproxy.proxy.plan import Plan
+from kproxy.proxy.daemon.sync.relaying import PortalDataplane, RelayingDataplane
+from kproxy.proxy.plan import Plan, Pool, PoolScope
+from kproxy.proxy.relay.portals import Portals
 from kproxy.proxy.relay.relay import LocalRelay
-from tests.support.node_port_plans import NODE_PORT, plan
+from tests.support.node_port_plans import NEAR, NODE_PORT, plan
 
 
 class Rules:
@@ -80,4 +84,76 @@ def test_metrics_are_those_of_a_relay_that_runs() -> None:
         "kproxy_relay_limited_total": 0,
     }
     assert list(relay_metrics({})) == []
+    relay.close()
+
+
+class PortalRules(Rules):
+    """Rules that keep the plan they were given last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: list[Plan] = []
+
+    def apply(self, given: Plan) -> Applied:
+        applied = super().apply(given)
+        self.given.append(given)
+        return applied
+
+
+@pytest.fixture
+def portals() -> Iterator[tuple[PortalRules, LocalRelay, PortalDataplane]]:
+    rules, relay = PortalRules(), LocalRelay(4)
+    addresses = [ip_address("127.0.0.1"), ip_address("192.0.2.7"), ip_address("127.0.0.2")]
+    plane = PortalDataplane(rules, relay, Portals(), lambda: addresses)
+    plane._choose_address = lambda *_: ip_address("127.0.0.2")  # type: ignore[method-assign] # one to bind to
+    yield rules, relay, plane
+    relay.start()
+    relay.close()
+
+
+Opened = tuple[PortalRules, LocalRelay, PortalDataplane]
+
+
+def test_rules_are_given_sockets_that_are_open(portals: Opened) -> None:
+    rules, _, plane = portals
+    applied = plane.apply(plan(NODE_PORT))
+    (socket_,) = rules.given[-1].services[0].frontends[0].pool.endpoints
+    socket.create_connection((str(socket_.address), socket_.port), timeout=5).close()
+    assert applied.tracked == rules.given[-1]
+    plane.apply(plan())
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((str(socket_.address), socket_.port), timeout=5)
+
+
+def test_what_the_kernel_refuses_changes_no_endpoint(portals: Opened) -> None:
+    rules, relay, plane = portals
+    plane.apply(plan(NODE_PORT))
+    before = list(relay._served.values())
+    rules.refuses = True
+    fewer = msgspec.structs.replace(NODE_PORT, pool=Pool(PoolScope.CLUSTER, (NEAR,)))
+    with pytest.raises(HostError):
+        plane.apply(plan(fewer))
+    assert list(relay._served.values()) == before
+    rules.refuses = False
+    plane.apply(plan(fewer))
+    assert [port.endpoints for port in relay._served.values()] == [(("10.0.0.1", 8080),)]
+
+
+def test_the_loss_of_the_sockets_address_is_drift(portals: Opened) -> None:
+    _, _, plane = portals
+    plane.apply(plan(NODE_PORT))
+    assert plane.find_drift(thorough=False) == ()
+    plane._addresses = lambda: [ip_address("192.0.2.7")]
+    assert plane.find_drift(thorough=False) == ("address 127.0.0.2",)
+
+
+def test_the_address_is_one_that_others_can_send_to_and_stays() -> None:
+    plane = PortalDataplane(PortalRules(), relay := LocalRelay(4), Portals(), tuple)
+    usable = [ip_address("192.0.2.9"), ip_address("192.0.2.7")]
+    unusable = [ip_address("127.0.0.1"), ip_address("169.254.1.1")]
+    assert plane._choose_address(Family.IPV4, [*unusable, *usable]) == ip_address("192.0.2.7")
+    plane._address = ip_address("192.0.2.9")
+    assert plane._choose_address(Family.IPV4, [*unusable, *usable]) == ip_address("192.0.2.9")
+    with pytest.raises(HostError, match="no IPv4 address"):
+        plane._choose_address(Family.IPV4, unusable)
     relay.close()
