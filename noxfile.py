@@ -167,6 +167,26 @@ def kind(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def local(session: nox.Session) -> None:
+    """A cluster of real kubelets on this machine, left as it was found (``KUBEBUILDER_ASSETS`` with images; root)."""
+    need_root(session)
+    session.install(".[test,kind]")
+    session.run(
+        "pytest", "tests/kind", "-mlocal", "--timeout=600", *(session.posargs or ("-k", "test_local"))
+    )
+
+
+@nox.session(default=False)
+def e2e(session: nox.Session) -> None:
+    """Kubernetes' own tests of Services in such a cluster, for each proxy and mode (``KUBEBUILDER_ASSETS``; root)."""
+    need_root(session)
+    session.install(".[test,kind]")
+    for proxy in ("kproxy", "kube-proxy"):
+        for mode in ("iptables", "nftables"):
+            session.run("python", "-m", "tests.e2e", "--proxy", proxy, "--mode", mode, *session.posargs)
+
+
+@nox.session(default=False)
 def shuffle(session: nox.Session) -> None:
     """The catalogue three times in random order: no case may depend on another (root)."""
     need_root(session)

@@ -1,4 +1,4 @@
-"""Make our image, from Debian packages and wheels alone: ``python -m images.build [TAG]``.
+"""Make our image, from Debian packages and wheels alone: ``python -m images.build [TAG] [--output FILE]``.
 
 No registry of images is asked: the base is `images.base`, kproxy and its dependencies come as wheels for the base's
 Python, and Docker's engine (``DOCKER_HOST``, or the usual socket) builds the Dockerfile beside this file.
@@ -58,6 +58,13 @@ def build(client: docker.DockerClient, tag: str = TAG) -> str:
     return tag
 
 
+def save(client: docker.DockerClient, tag: str, file: Path) -> None:
+    """Write an image to an archive, as ``docker save`` does."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("wb") as output:
+        output.writelines(client.images.get(tag).save(named=True))
+
+
 def _build(client: docker.DockerClient, context: str, tag: str) -> None:
     from docker.errors import DockerException  # noqa: PLC0415 - there is a client, so the package is there
 
@@ -86,10 +93,13 @@ def main() -> int:
     """Build it for a person: 0 and the tag, or 2 and what is missing."""
     parser = argparse.ArgumentParser(prog="python -m images.build", description=__doc__.splitlines()[0])
     parser.add_argument("tag", nargs="?", default=TAG)
-    tag = parser.parse_args().tag
+    parser.add_argument("--output", type=Path, help="also an archive, for `kproxy lab cluster`")
+    options = parser.parse_args()
     try:
         client = engine()
-        image = client.images.get(build(client, tag))
+        image = client.images.get(build(client, options.tag))
+        if options.output:
+            save(client, options.tag, options.output)
     except CannotBuild as reason:
         print(reason, file=sys.stderr)
         return 2

@@ -15,15 +15,18 @@ import pytest
 
 from images.base import CannotBuild
 from images.build import build
+from kproxy.lab.cluster.command import cluster_spec
 from kproxy.lab.kube import MissingAssets
+from kproxy.lab.namespaces import LabError
 from tests.kind.cluster import Cluster
 from tests.kind.engine import NoEngine, engine
 from tests.kind.kind import kind_cluster, lacking
+from tests.kind.local import local_cluster, options
 from tests.kind.standin.cluster import standin_cluster
 from tests.kind.standin.programs import programs
 
 CANNOT_RUN = 2
-LAYERS = ("standin", "kind")
+LAYERS = ("standin", "local", "kind")
 """Markers of the layers above containers, in the order they run."""
 
 
@@ -33,6 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "standin: needs the programs of a stand-in cluster")
+    config.addinivalue_line("markers", "local: needs the programs and images of a cluster of this machine's")
     config.addinivalue_line("markers", "kind: needs a cluster; runs with --provider only")
     if config.getoption("--provider") and (lacks := lacking()):
         pytest.exit(f"--provider kind: {'; '.join(lacks)}", CANNOT_RUN)
@@ -45,6 +49,11 @@ def not_run(config: pytest.Config) -> dict[str, str]:
         programs()
     except MissingAssets as reason:
         left_out["standin"] = f"tests in the stand-in cluster were not run: {reason}"
+    try:
+        cluster_spec(options("nftables"))
+    except LabError as reason:
+        lacks = " ".join(str(reason).split())
+        left_out["local"] = f"tests in a cluster of this machine's were not run: {lacks}"
     if not config.getoption("--provider"):
         needs = "; ".join(lacking()) or "nothing is missing here"
         left_out["kind"] = f"tests in a cluster of kind's were not run: give --provider kind ({needs})"
@@ -98,8 +107,11 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """By `tests.kind.providers`, with kproxy as its service proxy."""
     provider, mode = request.param
     if provider == "standin":
-        with standin_cluster(mode) as made:
-            yield made
+        with standin_cluster(mode) as standin:
+            yield standin
+    elif provider == "local":
+        with local_cluster(mode) as local:
+            yield local
     else:
         with kind_cluster(request.getfixturevalue("image"), tmp_path_factory.mktemp("kind")) as made:
             made.install(mode)

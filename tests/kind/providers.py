@@ -7,4 +7,5 @@ import pytest
 MODES = ("nftables", "iptables")
 STANDIN = [pytest.param(("standin", mode), marks=pytest.mark.standin, id=f"standin-{mode}") for mode in MODES]
 KIND = [pytest.param(("kind", mode), marks=pytest.mark.kind, id=f"kind-{mode}") for mode in MODES]
-EVERYWHERE = [*STANDIN, *KIND]
+LOCAL = [pytest.param(("local", mode), marks=pytest.mark.local, id=f"local-{mode}") for mode in MODES]
+EVERYWHERE = [*STANDIN, *LOCAL, *KIND]

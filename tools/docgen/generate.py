@@ -117,7 +117,8 @@ def _with_samples(path: Path) -> str:
 
 
 DOCS = Path(__file__).parents[2] / "docs"
-OPTION_PAGES, SAMPLE_PAGES = ("conformance", "kind", "lab", "reports", "simulate"), ("spec/explain", "trace")
+OPTION_PAGES = ("conformance", "kind", "lab", "local-cluster", "reports", "simulate")
+SAMPLE_PAGES = ("spec/explain", "trace")
 PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "catalogue.md": lambda: catalogue_page(CATALOGUE, CLAUSES),
     DOCS / "where-cases-run.md": where_cases_run.page,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from kproxy.cli.arguments import Commands, add_command, add_commands, cluster_options
+from kproxy.cli.arguments import Commands, add_command, add_commands, build_options, cluster_options
 from kproxy.options.option import Front
 from kproxy.options.table import with_new_names
 
@@ -21,6 +21,13 @@ def add_lab_command(commands: Commands) -> None:
     add_command(actions, Front.LAB_EXEC, _exec)
     add_command(actions, Front.LAB_KUBECTL, _kubectl)
     add_command(actions, Front.LAB_DOWN, _down)
+    inside = add_commands(actions, "lab cluster")
+    add_command(inside, Front.LAB_CLUSTER_UP, _cluster_up)
+    add_command(inside, Front.LAB_CLUSTER_FETCH, _cluster_fetch)
+    add_command(inside, Front.LAB_CLUSTER_EXEC, _cluster_exec)
+    add_command(inside, Front.LAB_CLUSTER_KUBECTL, _cluster_kubectl)
+    add_command(inside, Front.LAB_CLUSTER_KUBECONFIG, _cluster_kubeconfig)
+    add_command(inside, Front.LAB_CLUSTER_DOWN, _cluster_down)
 
 
 def _doctor(options: argparse.Namespace) -> int:
@@ -59,8 +66,17 @@ def _up(options: argparse.Namespace) -> int:
 def _exec(options: argparse.Namespace) -> int:
     from kproxy.tools.lab_session import client
 
-    argv = options.arguments[1:] if options.arguments[:1] == ["--"] else options.arguments
-    return client.run_in_lab(options.name, options.where, argv or ["sh"])
+    return client.run_in_lab(options.name, options.where, _program(options))
+
+
+def _program(options: argparse.Namespace) -> list[str]:
+    return _rest(options) or ["sh"]
+
+
+def _rest(options: argparse.Namespace) -> list[str]:
+    """Arguments for another program, without the dashes that set them apart."""
+    argv: list[str] = options.arguments
+    return argv[1:] if argv[:1] == ["--"] else argv
 
 
 def _kubectl(options: argparse.Namespace) -> int:
@@ -73,3 +89,40 @@ def _down(options: argparse.Namespace) -> int:
     from kproxy.tools.lab_session import client
 
     return client.stop_lab(options.name)
+
+
+def _cluster_up(options: argparse.Namespace) -> int:
+    from kproxy.lab.cluster import command
+
+    deploy = options.deploy or command.DEPLOY
+    return command.run_up(build_options(command.ClusterUpOptions, options, deploy=deploy))
+
+
+def _cluster_fetch(options: argparse.Namespace) -> int:
+    from kproxy.lab.cluster import fetch
+
+    return fetch.run_fetch(options.assets, options.version, options.url)
+
+
+def _cluster_exec(options: argparse.Namespace) -> int:
+    from kproxy.lab.cluster import command
+
+    return command.run_in_place(options.name, options.where, _program(options))
+
+
+def _cluster_kubectl(options: argparse.Namespace) -> int:
+    from kproxy.lab.cluster import command
+
+    return command.run_as_administrator(options.name, _rest(options))
+
+
+def _cluster_kubeconfig(options: argparse.Namespace) -> int:
+    from kproxy.lab.cluster import command
+
+    return command.print_kubeconfig(options.name)
+
+
+def _cluster_down(options: argparse.Namespace) -> int:
+    from kproxy.lab.cluster import command
+
+    return command.run_down(options.name)

@@ -173,6 +173,51 @@ _LAB = (
     ),
 )
 
+_NO_CLUSTER = (2, "there is no such cluster")
+_LAB_CLUSTER = (
+    CommandHelp(
+        name="lab cluster up",
+        front=Front.LAB_CLUSTER_UP,
+        about="start a cluster, and keep it until Ctrl-C",
+        examples=(
+            ("kproxy lab cluster up --assets DIR", "three nodes, with kproxy in nftables mode"),
+            ("kproxy lab cluster up --assets DIR --proxy kube-proxy --mode iptables", "with kube-proxy"),
+        ),
+        statuses=((0, "it was ended"), (2, "it could not be started: the message says why")),
+    ),
+    CommandHelp(
+        name="lab cluster fetch",
+        front=Front.LAB_CLUSTER_FETCH,
+        about="get Kubernetes' programs from the release site, with their checksums verified",
+        statuses=((0, "all are there"), (2, "some are missing: the message names them")),
+    ),
+    CommandHelp(
+        name="lab cluster exec",
+        front=Front.LAB_CLUSTER_EXEC,
+        about="run a program on a node, or on a client outside",
+        examples=(("kproxy lab cluster exec node/node-1 -- nft list ruleset", "the rules of a node"),),
+        statuses=((0, "that of the program"), (2, "there is no such cluster or place")),
+    ),
+    CommandHelp(
+        name="lab cluster kubectl",
+        front=Front.LAB_CLUSTER_KUBECTL,
+        about="run kubectl as the cluster's administrator",
+        statuses=((0, "that of kubectl"), _NO_CLUSTER),
+    ),
+    CommandHelp(
+        name="lab cluster kubeconfig",
+        front=Front.LAB_CLUSTER_KUBECONFIG,
+        about="print the path of the cluster's kubeconfig",
+        statuses=((0, "printed"), _NO_CLUSTER),
+    ),
+    CommandHelp(
+        name="lab cluster down",
+        front=Front.LAB_CLUSTER_DOWN,
+        about="end a running cluster",
+        statuses=((0, "ended"), _NO_CLUSTER),
+    ),
+)
+
 _QUERIES = (
     CommandHelp(
         name="spec show",
@@ -244,13 +289,14 @@ _OWN = (
     CommandHelp(name="version", front=Front.VERSION, about="print the version"),
 )
 
-COMMANDS = (*_CONFORMANCE, *_LAB, *_QUERIES, *_OWN)
+COMMANDS = (*_CONFORMANCE, *_LAB, *_LAB_CLUSTER, *_QUERIES, *_OWN)
 """Every command but ``run``, which has kube-proxy's flags, and ``help``."""
 
 GROUPS_OF_COMMANDS = {
     "conformance": "judge a service proxy by real packets",
     "lab": "a lab of your own cluster, and the kernels that labs can run on",
     "lab kernel": "more kernels for the lab",
+    "lab cluster": "a cluster of real kubelets on this machine",
     "spec": "query the specification",
 }
 """Commands that have only further commands."""

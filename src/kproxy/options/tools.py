@@ -8,13 +8,21 @@ from __future__ import annotations
 from argparse import REMAINDER
 from pathlib import Path
 
-from kproxy.options.option import CommandOption, Front, switch
+from kproxy.options.option import CommandOption, Front, positive_int, switch
 
 DEFAULT_LAB = "default"
 """Name of a running lab where none is given."""
 
 _COPY = Front.COMPARE | Front.LAB_UP
 _LIVE_LAB = Front.LAB_UP | Front.LAB_EXEC | Front.LAB_KUBECTL | Front.LAB_DOWN
+
+_LIVE_CLUSTER = (
+    Front.LAB_CLUSTER_UP
+    | Front.LAB_CLUSTER_EXEC
+    | Front.LAB_CLUSTER_KUBECTL
+    | Front.LAB_CLUSTER_KUBECONFIG
+    | Front.LAB_CLUSTER_DOWN
+)
 
 _PROXIES = (
     CommandOption(
@@ -184,6 +192,19 @@ _LAB = (
         help="which lab, if there are several",
     ),
     CommandOption(
+        name="--name",
+        fronts=_LIVE_CLUSTER,
+        metavar="NAME",
+        default=DEFAULT_LAB,
+        help="which cluster, if there are several",
+    ),
+    CommandOption(
+        name="where",
+        fronts=Front.LAB_CLUSTER_EXEC,
+        metavar="WHERE",
+        help="node/NAME, `client` or `remote` (outside of the cluster), or `switch` (the control plane's network)",
+    ),
+    CommandOption(
         name="where",
         fronts=Front.LAB_EXEC,
         metavar="WHERE",
@@ -191,14 +212,14 @@ _LAB = (
     ),
     CommandOption(
         name="arguments",
-        fronts=Front.LAB_EXEC,
+        fronts=Front.LAB_EXEC | Front.LAB_CLUSTER_EXEC,
         metavar="-- PROGRAM ARGUMENT",
         nargs=REMAINDER,
         help="the program to run; without one a shell",
     ),
     CommandOption(
         name="arguments",
-        fronts=Front.LAB_KUBECTL,
+        fronts=Front.LAB_KUBECTL | Front.LAB_CLUSTER_KUBECTL,
         metavar="ARGUMENT",
         nargs=REMAINDER,
         help="arguments of kubectl",
@@ -228,6 +249,63 @@ _LAB = (
     ),
 )
 
+_LAB_CLUSTER = (
+    CommandOption(
+        name="--nodes",
+        fronts=Front.LAB_CLUSTER_UP,
+        metavar="N",
+        type=positive_int,
+        default=3,
+        help="number of nodes, 9 at most",
+    ),
+    CommandOption(
+        name="--assets",
+        fronts=Front.LAB_CLUSTER_UP | Front.LAB_CLUSTER_FETCH,
+        metavar="DIR",
+        type=Path,
+        default=None,
+        default_text="what `KUBEBUILDER_ASSETS` names",
+        help="the folder of Kubernetes' programs, and of images in its folder `images`",
+    ),
+    CommandOption(
+        name="--proxy",
+        fronts=Front.LAB_CLUSTER_UP,
+        choices=("kproxy", "kube-proxy", "none"),
+        default="kproxy",
+        help="the service proxy that is installed as a DaemonSet",
+    ),
+    CommandOption(
+        name="--mode",
+        fronts=Front.LAB_CLUSTER_UP,
+        choices=("iptables", "ipvs", "nftables"),
+        default="nftables",
+        help="the mode that it runs in",
+    ),
+    CommandOption(
+        name="--version",
+        fronts=Front.LAB_CLUSTER_FETCH,
+        metavar="X.Y.Z",
+        default="1.36.2",
+        help="the version of Kubernetes",
+    ),
+    CommandOption(
+        name="--url",
+        fronts=Front.LAB_CLUSTER_FETCH,
+        metavar="URL",
+        default="https://dl.k8s.io/release",
+        help="the release site, or a mirror of it",
+    ),
+    CommandOption(
+        name="--deploy",
+        fronts=Front.LAB_CLUSTER_UP,
+        metavar="DIR",
+        type=Path,
+        default=None,
+        default_text="`deploy` of the clone",
+        help="the folder of kproxy's manifests",
+    ),
+)
+
 _COMPLETION = (
     CommandOption(
         name="shell",
@@ -243,7 +321,7 @@ TOOL_GROUPS = {
     "proxies": _PROXIES,
     "packet": _PACKET,
     "cluster": _CLUSTER,
-    "lab": _LAB,
+    "lab": (*_LAB, *_LAB_CLUSTER),
     "differences": _OUTPUTS,
 }
 """All rows about clusters, their copies in a lab, and single packets, by the heading that ``--help`` gives them."""

@@ -85,7 +85,7 @@ def test_the_page_on_tests_has_every_session_and_leads_to_files_that_exist() -> 
 
 
 def test_the_folders_of_tests_are_those_there_are() -> None:
-    named = set(re.findall(r"`([a-z]+)/`", TESTS.partition("## Where things are")[2]))
+    named = set(re.findall(r"`([a-z0-9]+)/`", TESTS.partition("## Where things are")[2]))
     folders = {
         path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name != "__pycache__"
     }

@@ -40,15 +40,29 @@ _shtab_kproxy_conformance_commands() {
 _shtab_kproxy_lab_commands() {
   local _commands=(
     build:'User-Mode Linux: fetch Debian'"'"'s source, build, test, keep (10 minutes of CPU).'
+    cluster:'a cluster of real kubelets on this machine'
     doctor:'What each kernel can do here, and how to get what is missing.'
-    down:'End a running lab.'
-    exec:'Run a program in a running lab: in a pod, a node or a client.'
-    fetch:'Get Debian'"'"'s kernel for virtual machines, without installing it.'
+    down:'End a running cluster.'
+    exec:'Run a program on a node, or on a client outside.'
+    fetch:'Get Kubernetes'"'"' programs from the release site, with their checksums verified.'
     kernel:'more kernels for the lab'
-    kubectl:'Run kubectl against a running lab'"'"'s API server.'
-    up:'Build your cluster from a dump, and keep it until Ctrl-C.'
+    kubeconfig:'Print the path of the cluster'"'"'s kubeconfig.'
+    kubectl:'Run kubectl as the cluster'"'"'s administrator.'
+    up:'Start a cluster, and keep it until Ctrl-C.'
   )
   _describe 'kproxy lab commands' _commands
+}
+
+_shtab_kproxy_lab_cluster_commands() {
+  local _commands=(
+    down:'End a running cluster.'
+    exec:'Run a program on a node, or on a client outside.'
+    fetch:'Get Kubernetes'"'"' programs from the release site, with their checksums verified.'
+    kubeconfig:'Print the path of the cluster'"'"'s kubeconfig.'
+    kubectl:'Run kubectl as the cluster'"'"'s administrator.'
+    up:'Start a cluster, and keep it until Ctrl-C.'
+  )
+  _describe 'kproxy lab cluster commands' _commands
 }
 
 _shtab_kproxy_lab_kernel_commands() {
@@ -267,6 +281,71 @@ _shtab_kproxy_lab_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_kproxy_lab_defaults_added=0
+
+_shtab_kproxy_lab_cluster_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_kproxy_lab_cluster_defaults_added=0
+
+_shtab_kproxy_lab_cluster_down_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--name[which cluster, if there are several (default\: default)]:NAME:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_kproxy_lab_cluster_down_defaults_added=0
+
+_shtab_kproxy_lab_cluster_exec_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--name[which cluster, if there are several (default\: default)]:NAME:"
+  ":node\/NAME, \`client\` or \`remote\` (outside of the cluster), or \`switch\` (the control plane\'s network):"
+  "(-)*::the program to run\; without one a shell:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_kproxy_lab_cluster_exec_defaults_added=0
+
+_shtab_kproxy_lab_cluster_fetch_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--assets[the folder of Kubernetes\' programs, and of images in its folder \`images\` (default\: what \`KUBEBUILDER_ASSETS\` names)]:DIR:_files -/"
+  "--version[the version of Kubernetes (default\: 1.36.2)]:X.Y.Z:"
+  "--url[the release site, or a mirror of it (default\: https\:\/\/dl.k8s.io\/release)]:URL:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_kproxy_lab_cluster_fetch_defaults_added=0
+
+_shtab_kproxy_lab_cluster_kubeconfig_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--name[which cluster, if there are several (default\: default)]:NAME:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_kproxy_lab_cluster_kubeconfig_defaults_added=0
+
+_shtab_kproxy_lab_cluster_kubectl_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--name[which cluster, if there are several (default\: default)]:NAME:"
+  "(-)*::arguments of kubectl:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_kproxy_lab_cluster_kubectl_defaults_added=0
+
+_shtab_kproxy_lab_cluster_up_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--name[which cluster, if there are several (default\: default)]:NAME:"
+  "--nodes[number of nodes, 9 at most (default\: 3)]:N:"
+  "--assets[the folder of Kubernetes\' programs, and of images in its folder \`images\` (default\: what \`KUBEBUILDER_ASSETS\` names)]:DIR:_files -/"
+  "--proxy[the service proxy that is installed as a DaemonSet (default\: kproxy)]:proxy:(kproxy kube-proxy none)"
+  "--mode[the mode that it runs in (default\: nftables)]:mode:(iptables ipvs nftables)"
+  "--deploy[the folder of kproxy\'s manifests (default\: \`deploy\` of the clone)]:DIR:_files -/"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_kproxy_lab_cluster_up_defaults_added=0
 
 _shtab_kproxy_lab_doctor_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -574,13 +653,43 @@ _shtab_kproxy_lab() {
       curcontext="${curcontext%:*:*}:_shtab_kproxy_lab-$line[1]:"
       case $line[1] in
         build) _arguments -C -s $_shtab_kproxy_lab_build_options ;;
+        cluster) _shtab_kproxy_lab_cluster ;;
         doctor) _arguments -C -s $_shtab_kproxy_lab_doctor_options ;;
         down) _arguments -C -s $_shtab_kproxy_lab_down_options ;;
         exec) _arguments -C -s $_shtab_kproxy_lab_exec_options ;;
         fetch) _arguments -C -s $_shtab_kproxy_lab_fetch_options ;;
         kernel) _shtab_kproxy_lab_kernel ;;
+        kubeconfig) _arguments -C -s $_shtab_kproxy_lab_kubeconfig_options ;;
         kubectl) _arguments -C -s $_shtab_kproxy_lab_kubectl_options ;;
         up) _arguments -C -s $_shtab_kproxy_lab_up_options ;;
+      esac
+  esac
+}
+
+_shtab_kproxy_lab_cluster() {
+  local context state line curcontext="$curcontext" one_or_more='(*)' remainder='(-)*:' default='*::: :->cluster'
+
+  # Add default positional/remainder specs only if none exist, and only once per session
+  if (( ! _shtab_kproxy_lab_cluster_defaults_added )); then
+    if (( ${_shtab_kproxy_lab_cluster_options[(I)${(q)one_or_more}*]} +          ${_shtab_kproxy_lab_cluster_options[(I)${(q)remainder}*]} +          ${_shtab_kproxy_lab_cluster_options[(I)${(q)default}]} == 0 )); then
+      _shtab_kproxy_lab_cluster_options+=(': :_shtab_kproxy_lab_cluster_commands' '*::: :->cluster')
+    fi
+    _shtab_kproxy_lab_cluster_defaults_added=1
+  fi
+  _arguments -C -s $_shtab_kproxy_lab_cluster_options
+
+  case $state in
+    cluster)
+      words=($line[1] "${words[@]}")
+      (( CURRENT += 1 ))
+      curcontext="${curcontext%:*:*}:_shtab_kproxy_lab_cluster-$line[1]:"
+      case $line[1] in
+        down) _arguments -C -s $_shtab_kproxy_lab_cluster_down_options ;;
+        exec) _arguments -C -s $_shtab_kproxy_lab_cluster_exec_options ;;
+        fetch) _arguments -C -s $_shtab_kproxy_lab_cluster_fetch_options ;;
+        kubeconfig) _arguments -C -s $_shtab_kproxy_lab_cluster_kubeconfig_options ;;
+        kubectl) _arguments -C -s $_shtab_kproxy_lab_cluster_kubectl_options ;;
+        up) _arguments -C -s $_shtab_kproxy_lab_cluster_up_options ;;
       esac
   esac
 }

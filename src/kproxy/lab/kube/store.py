@@ -151,7 +151,9 @@ class KubeStore:
             {"Content-Type": content_type} if body else {}
         )
         if self._connection is not None:
-            with suppress(http.client.RemoteDisconnected, ConnectionError):  # closed while idle
+            with suppress(
+                http.client.RemoteDisconnected, ConnectionError, ssl.SSLEOFError
+            ):  # closed while idle
                 return self._exchange(self._connection, method, path, body, headers)
         self._connection = self._connect()
         return self._exchange(self._connection, method, path, body, headers)

@@ -112,12 +112,17 @@ def _set_buckets(wanted: int) -> None:
 
 
 def set_oom_score(value: int) -> None:
-    """Set oom_score_adj, by which the kernel chooses a process to kill for memory; a refusal is only logged."""
+    """Set oom_score_adj, by which the kernel chooses a process to kill for memory; a refusal is only logged.
+
+    In a container without CAP_SYS_RESOURCE it can only be raised, and the kubelet's value, -997 for a pod of the priority
+    class ``system-node-critical``, stays: no reason for a warning.
+    """
     try:
         if int(host.read_file(_OOM_SCORE)) != value:
             host.write_file(_OOM_SCORE, str(value))
     except HostError as error:
-        log.warning("oom_score_adj is not %d: %s", value, error)
+        level = logging.INFO if error.reason is Reason.DENIED else logging.WARNING
+        log.log(level, "oom_score_adj is not %d: %s", value, error)
 
 
 def set_loopback_routing(config: Configuration) -> None:

@@ -1,5 +1,7 @@
 """What is set on the node: computed here, written to a machine that is made up (tests/netns has a real kernel)."""
 
+import logging
+
 import pytest
 
 from kproxy.linux import host
@@ -142,16 +144,23 @@ def test_an_oom_score_that_is_right_is_not_written(monkeypatch: pytest.MonkeyPat
     assert machine.written == [SCORE]
 
 
+@pytest.mark.parametrize(
+    ("reason", "level"), [(Reason.OTHER, logging.WARNING), (Reason.DENIED, logging.INFO)]
+)
 def test_a_refused_oom_score_is_logged_and_lived_with(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, reason: Reason, level: int
 ) -> None:
+    """Denied is what every container without CAP_SYS_RESOURCE is: no warning at each start of a pod."""
+    caplog.set_level(logging.INFO)
+
     def refuse(path: str, text: str) -> None:
-        raise HostError(f"write {path}", f"Permission denied: {text}", Reason.OTHER)
+        raise HostError(f"write {path}", f"Permission denied: {text}", reason)
 
     monkeypatch.setattr(host, "read_file", lambda _: "0")
     monkeypatch.setattr(host, "write_file", refuse)
     node_tuning.set_oom_score(-999)
     assert "oom_score_adj is not -999" in caplog.text
+    assert [record.levelno for record in caplog.records] == [level]
 
 
 @pytest.mark.parametrize(

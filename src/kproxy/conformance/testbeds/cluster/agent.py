@@ -54,7 +54,7 @@ class Agent:
         """Execute a command and return the reply."""
         match command:
             case messages.Hello():
-                return messages.About(self.name, tuple(_addresses(self.here)), _has_sctp(self.here))
+                return self._begin()
             case messages.Serve(listeners=listeners):
                 return messages.Served(tuple(filter(None, map(self._serve, listeners))))
             case messages.SendProbes(request=request, count=count, mark=mark):
@@ -79,6 +79,14 @@ class Agent:
                 return messages.NodeState({k: v for k, v in (await self._rule_texts()).items() if v})
             case _:
                 return self._act(command)
+
+    def _begin(self) -> messages.About:
+        """Begin a run: flows that an earlier one left are closed, or their ports would be taken."""
+        for flow in self._flows.values():
+            flow.close()
+        self._flows = {}
+        redirects = redirect_sysctls(self.here)
+        return messages.About(self.name, tuple(_addresses(self.here)), _has_sctp(self.here), redirects)
 
     def _act(self, command: object) -> messages.Done | messages.Wrong:
         match command:
@@ -147,6 +155,25 @@ def _addresses(here: CurrentNamespace) -> list[Address]:
     return [
         address for address in (*parse_fib_trie(_lines(here, "fib_trie")), *six) if not address.is_loopback
     ]
+
+
+def redirect_sysctls(here: CurrentNamespace, root: Path = Path("/proc/sys/net")) -> tuple[str, ...]:
+    """Sysctls by which this network takes routes from redirects.
+
+    IPv4: a host does so if that of all interfaces or the interface's own is set, a router if both are. IPv6: the
+    interface's own decides, and a router takes none (https://docs.kernel.org/networking/ip-sysctl.html).
+    """
+    without = {"ipv4": {"default", "lo"}, "ipv6": {"default", "lo", "all"}}
+    with here.entered():
+        files = [file for version in without for file in root.glob(f"{version}/conf/*/accept_redirects")]
+        on = [file.relative_to(root).parts for file in files if file.read_text().strip() != "0"]
+    return tuple(
+        sorted(
+            f"net.{version}.conf.{interface}.accept_redirects"
+            for version, _, interface, _ in on
+            if interface not in without[version]
+        )
+    )
 
 
 def _lines(here: CurrentNamespace, name: str) -> list[str]:

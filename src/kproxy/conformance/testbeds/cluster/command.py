@@ -137,10 +137,11 @@ def _refuse_production(connection: ClusterConnection, store: KubeStore) -> None:
     nodes = len(store.request("GET", "/api/v1/nodes")["items"])
     namespaces = {str(pod["metadata"]["namespace"]) for pod in store.request("GET", "/api/v1/pods")["items"]}
     if reasons := production_guard.production_signs(connection.context, connection.url, nodes, namespaces):
-        raise NoCluster(
-            f"this cluster looks like one that people depend on: {'; '.join(reasons)}. "
+        hint = production_guard.playground_hint(namespaces) if len(reasons) == 1 else ""
+        advice = hint or (
             "Cases write Services, and agents may administer their nodes' networks: give --allow-production if you mean it"
         )
+        raise NoCluster(f"this cluster looks like one that people depend on: {'; '.join(reasons)}. {advice}")
 
 
 def _facts(cluster: ClusterUnderTest, subject: Subject) -> Mapping[str, str]:

@@ -132,11 +132,15 @@ COMMANDS = (
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """Agent's name in the lab, the addresses of its interfaces, whether its kernel has SCTP sockets."""
+    """Agent's name in the lab, the addresses of its interfaces, whether its kernel has SCTP sockets.
+
+    ``accepts_redirects``: sysctls by which its network takes routes from ICMP redirects.
+    """
 
     name: str
     addresses: tuple[Address, ...]
     sctp: bool
+    accepts_redirects: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

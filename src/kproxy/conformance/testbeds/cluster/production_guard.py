@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterator
 
 MAX_NODES = 10
 OWN = re.compile(r"kube-.*|kproxy-.*|local-path-storage")
+PLAYGROUND = "default"
+"""Namespace where people's first pods are."""
 _PRODUCTION = re.compile(r"(?:^|[^a-z])(?:prod|production|prd|live)(?:[^a-z]|$)")
 _SHOWN = 3
 
@@ -18,6 +20,16 @@ _SHOWN = 3
 def production_signs(context: str, server: str, nodes: int, namespaces: Collection[str]) -> list[str]:
     """Reasons why it looks like production; ``namespaces``: those that have pods."""
     return list(_production_signs(context, server, nodes, namespaces))
+
+
+def playground_hint(namespaces: Collection[str]) -> str:
+    """Advice where the only foreign pods are in the namespace ``default``; else empty."""
+    if {name for name in namespaces if not OWN.fullmatch(name)} != {PLAYGROUND}:
+        return ""
+    return (
+        "If this is a cluster for tests, and the pods in default are your own trials, remove them "
+        "(`kubectl -n default get deployments,pods` lists them) or give --allow-production: no case touches them"
+    )
 
 
 def _production_signs(context: str, server: str, nodes: int, namespaces: Collection[str]) -> Iterator[str]:

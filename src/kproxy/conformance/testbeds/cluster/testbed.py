@@ -26,7 +26,7 @@ from kproxy.conformance.engine.session import OpenTestbed
 from kproxy.conformance.testbed import HarnessError, Observation, Testbed
 from kproxy.conformance.testbeds.admission import KINDS, admission_problems
 from kproxy.conformance.testbeds.barrier import Place as Late
-from kproxy.conformance.testbeds.cluster import messages, pods
+from kproxy.conformance.testbeds.cluster import messages, pods, rejections
 from kproxy.conformance.testbeds.cluster.address_map import (
     CLIENT,
     OUTSIDE,
@@ -151,6 +151,12 @@ async def _prepared(cluster: ClusterUnderTest, agents: Fleet, able: Sequence[Ins
 def _cluster_topology(
     cluster: ClusterUnderTest, agents: Fleet, abouts: Mapping[str, messages.About]
 ) -> ClusterTopology:
+    for who in cluster.outside.urls:
+        if abouts[who].accepts_redirects:
+            raise NoCluster(
+                f"the agent {who} outside accepts ICMP redirects, which would lead its packets round the node that a case is "
+                f"about: on its machine set to 0 {', '.join(abouts[who].accepts_redirects)}"
+            )
     nodes, survey = {}, cluster.survey
     for name, node in survey.nodes.items():
         own = node_internal_addresses(node)
@@ -210,6 +216,7 @@ class ClusterTestbed(PacketTestbed):
         self._objections: dict[str, str] = {}
         self._refused: dict[str, str] = {}
         self._reprobed: dict[str, str] = {}
+        self._rejections = rejections.RejectionPacer()
 
     # ------------------------------------------------------------------ preparation
 
@@ -307,7 +314,28 @@ class ClusterTestbed(PacketTestbed):
         """Send ``count`` new connections at once."""
         if reason := self._refused.get(instance.namespace):
             raise HarnessError(f"the API server refused an object: {reason}")
-        return await super().probe(instance, probe, count)
+        if not rejections.expects_rejection(probe.expect) or probe.mark:
+            return await super().probe(instance, probe, count)
+        request = replace(self._request(instance, probe, probe.payload_bytes), patience=rejections.PATIENCE)
+
+        async def send() -> Observation:
+            (traced,) = await self._transport.probe(request, 1)
+            return self.read(traced, instance, probe)
+
+        turns = (self._rejections.send(probe.sender.name, probe.expect, send) for _ in range(count))
+        return await asyncio.gather(*turns)
+
+    async def send_on_flow(self, instance: Instance, step: Send) -> Observation:
+        """Exchange on a held flow."""
+        seen = await super().send_on_flow(instance, step)
+        if not isinstance(step.expect, frozenset):
+            return seen
+        flow, hold = self._flow(instance, step.flow)
+
+        async def repeat() -> Observation:
+            return self.read(await self._transport.exchange(flow, rejections.PATIENCE), instance, hold)
+
+        return await self._rejections.judge(hold.sender.name, seen, step.expect, repeat)
 
     def read(self, traced: Traced, instance: Instance, step: Probe | Open) -> Observation:
         """Observation in outcomes.

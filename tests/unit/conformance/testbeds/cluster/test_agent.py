@@ -4,13 +4,23 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
+from pathlib import Path
 
 import aiohttp
 import pytest
 from aiohttp import web
 
 from kproxy.conformance.testbeds.cluster import messages, pods, wire
-from kproxy.conformance.testbeds.cluster.agent import KEY, KEY_HEADER, PATH, Agent, agent_main, parse_fib_trie
+from kproxy.conformance.testbeds.cluster.agent import (
+    KEY,
+    KEY_HEADER,
+    PATH,
+    Agent,
+    agent_main,
+    parse_fib_trie,
+    redirect_sysctls,
+)
+from kproxy.lab.namespaces import CurrentNamespace
 from kproxy.lab.topology import LAB, NODES
 
 TRIE = """\
@@ -34,6 +44,40 @@ Local:
 
 def test_own_addresses_are_those_the_kernel_calls_local() -> None:
     assert parse_fib_trie(TRIE.splitlines()) == [ip_address("127.0.0.1"), ip_address("172.30.0.11")]
+
+
+def test_a_client_outside_says_by_which_sysctls_it_would_be_redirected(tmp_path: Path) -> None:
+    for name, value in (
+        ("ipv4/conf/all", "0"),
+        ("ipv4/conf/default", "1"),
+        ("ipv4/conf/eth0", "1"),
+        ("ipv4/conf/lo", "1"),
+        ("ipv6/conf/all", "1"),
+        ("ipv6/conf/eth0", "0"),
+        ("ipv6/conf/eth1", "1"),
+    ):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "accept_redirects").write_text(f"{value}\n")
+    found = redirect_sysctls(CurrentNamespace("client"), tmp_path)
+    assert found == ("net.ipv4.conf.eth0.accept_redirects", "net.ipv6.conf.eth1.accept_redirects")
+
+
+class Flow:
+    """A held flow, as far as an agent closes it."""
+
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_an_agent_begins_a_run_without_the_flows_of_the_one_before() -> None:
+    agent, flow = Agent.__new__(Agent), Flow()
+    agent.name, agent.here, agent._flows = "client", CurrentNamespace("client"), {"flow-1": flow}  # type: ignore[dict-item]
+    about = asyncio.run(agent.execute(messages.Hello()))
+    assert isinstance(about, messages.About)
+    assert flow.closed
+    assert agent._flows == {}
 
 
 class Deaf(Agent):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kproxy.conformance.testbeds.cluster.connection import NoCluster
-from kproxy.conformance.testbeds.cluster.production_guard import MAX_NODES, production_signs
+from kproxy.conformance.testbeds.cluster.production_guard import MAX_NODES, playground_hint, production_signs
 from kproxy.conformance.testbeds.cluster.survey import (
     CONTROL_PLANE,
     ZONE,
@@ -123,3 +123,13 @@ def test_many_nodes_and_the_pods_of_others_are_left_alone() -> None:
         f"it has {MAX_NODES + 1} nodes",
         "foreign pods run in a, b, default and 1 more",
     ]
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "hint"),
+    [(["default"], "remove"), (["default", "kube-system"], "remove"), (["default", "shop"], ""), ([], "")],
+)
+def test_pods_in_default_alone_are_taken_for_somebodys_trials(namespaces: list[str], hint: str) -> None:
+    said = playground_hint(namespaces)
+    assert hint in said
+    assert bool(said) == bool(hint)
