@@ -119,7 +119,7 @@ def test_what_a_killed_session_leaves_the_next_one_removes() -> None:
     session.remove_abandoned()
     before = machine()
     with started() as up:
-        (folder,) = (path for path in HOME.glob(f"{PREFIX}*") if str(path) not in before["folders"])
+        folder = Path(session.find_session(NAME).kubeconfig).parent
         up.send_signal(signal.SIGKILL)
         up.wait()
         deadline = time.monotonic() + _PATIENCE
