@@ -33,9 +33,11 @@ def remember_failures(options: RunOptions, reports: Mapping[str, Report]) -> Non
     path = options.evidence / FILE
     with suppress(OSError):
         known = _read(path)
+        failed_now = {name: _failed(report) for name, report in reports.items()}
+        if not known and not any(failed_now.values()):
+            return  # a run without a failure leaves no folder
         for name, report in reports.items():
-            failed = [entry.case.id for entry in report.results if entry.result in _AGAIN]
-            known.setdefault(report.subject, {})[name] = failed
+            known.setdefault(report.subject, {})[name] = failed_now[name]
         options.evidence.mkdir(parents=True, exist_ok=True)
         path.write_bytes(msgspec.json.encode(known) + b"\n")
 
@@ -50,10 +52,14 @@ def with_last_failed(options: RunOptions, subject: Subject) -> RunOptions:
     names = [name for run in modes.runs_by_mode(options, subject) if (name := modes.run_name(run)) in known]
     if not names:
         raise NoLastRun(
-            f"--last-failed: {path} knows no run of {subject.name} in this mode; run it without --last-failed first"
+            f"--last-failed: {path} knows no failure of {subject.name} in this mode; run it without --last-failed first"
         )
     failed = dict.fromkeys(id for name in names for id in known[name])
     return replace(options, globs=tuple(failed), last_failed=False)
+
+
+def _failed(report: Report) -> list[str]:
+    return [entry.case.id for entry in report.results if entry.result in _AGAIN]
 
 
 def _read(path: Path) -> Failures:
