@@ -93,7 +93,7 @@ MUTANTS = (
         *with_match(Rules(chain=POOLS, target=Jump(ENDPOINT)), _as_if_one_more),
         clauses="balancing.even",
     ),
-    mutant(
+    in_nftables(
         "slices.duplicates-doubled",
         "An endpoint listed twice counts twice.",
         Patch("kproxy.proxy.snapshot.services:merge_endpoints", _each_slice_by_itself),

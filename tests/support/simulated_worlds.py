@@ -19,8 +19,13 @@ KPROXY = load_subject("kproxy")
 
 
 def findings(cases: Sequence[Case], mode: str) -> list[Finding]:
-    """Findings that are no known deviation, with the rules of a mode."""
-    able = [case for case in cases if not KPROXY.missing_features(case, mode)]
+    """Findings that are no known deviation, with the rules of a mode, of cases that rules alone can pass."""
+    able = [
+        case
+        for case in cases
+        if not KPROXY.missing_features(case, mode)
+        and not Simulator(case.profile, mode).not_runnable_reason(case)
+    ]
     progress = [
         one
         for lab in labs(able)

@@ -85,9 +85,13 @@ def _entry(port: RelayPort, packet: Packet, endpoint: RelayEndpoint) -> ClientEn
 
 
 def _delivered(packet: Packet, endpoint: RelayEndpoint, port: RelayPort) -> Delivered:
-    """The outcome at an endpoint: one that is the client itself is dialled from the node."""
+    """The outcome at an endpoint: one that is the client itself is dialled from the node.
+
+    Where the client is the node, the endpoint sees an address of the node in either way.
+    """
     client = str(packet.source), 1
     kept = source_for(client, endpoint, port, keeps_source=port.keeps_source) and endpoint[0] != client[0]
+    kept = kept and not packet.entry.from_host
     address = parse_address(endpoint[0])
     assert address is not None
     return Delivered(address, endpoint[1], SourceIP.PRESERVED if kept else SourceIP.MASQUERADED)

@@ -162,8 +162,7 @@ def _objects_of(fragment: ServiceRules | None) -> Iterator[SharedObject]:
 class _ShortcutNumbers:
     """Numbers of 23 bits for the shortcuts of frontends: derived from the frontend, so most likely the same after a restart.
 
-    A frontend keeps its number while it exists, whatever its service port is called
-    (``established.survives-endpoint-change``).
+    A frontend keeps its number while it exists, whatever its service port is called: its connections stay.
     """
 
     def __init__(self, known: Iterable[ServiceRules]) -> None:
