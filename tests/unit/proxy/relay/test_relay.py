@@ -23,7 +23,7 @@ Handler = Callable[[socket.socket], None]
 
 
 def echo(peer: socket.socket) -> None:
-    with peer, suppress(ConnectionError):
+    with peer, suppress(OSError):  # the client may have gone: ENOTCONN is no ConnectionError
         while data := peer.recv(1 << 16):
             peer.sendall(data)
         peer.shutdown(socket.SHUT_WR)
