@@ -193,7 +193,7 @@ def start(bad: Bad, place: Path, mark: str) -> subprocess.Popen[bytes]:
             cwd=place,
             stdout=output,
             stderr=output,
-            env={**os.environ, "KPROXY_TEST_MARK": mark, "TMPDIR": str(place)},
+            env={**os.environ, "KPROXY_TEST_MARK": mark, "TMPDIR": str(place), "KPROXY_PROGRESS": "all"},
         )
 
 

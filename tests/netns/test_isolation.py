@@ -85,7 +85,7 @@ def mark() -> str:
 def start(mark: str, directory: Path) -> subprocess.Popen[bytes]:
     as_in_the_background = ("env", "--ignore-signal=INT")
     command = [*as_in_the_background, *RUN, "--evidence", str(directory)]
-    environment = {**os.environ, "KPROXY_TEST_MARK": mark, "TMPDIR": str(directory)}
+    environment = {**os.environ, "KPROXY_TEST_MARK": mark, "TMPDIR": str(directory), "KPROXY_PROGRESS": "all"}
     with (directory / "output").open("wb") as output:
         return subprocess.Popen(
             command, env=environment, stdout=output, stderr=output, start_new_session=True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -21,7 +22,12 @@ def left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Leftovers:
 
 def run(place: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        (*RUN, *arguments), cwd=place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        (*RUN, *arguments),
+        cwd=place,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "KPROXY_PROGRESS": "all"},
     )
 
 

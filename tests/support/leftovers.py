@@ -17,8 +17,8 @@ name = "boaster"
 modes = ["nftables", "ipvs"]
 command = ["{python}", "-m", "kproxy", "run", "--config", "{config}"]
 """
-"""Subject file of kproxy that claims a feature these modes lack: node ports on loopback addresses."""
-BOASTERS_CASE = "node-port.localhost-serves-when-asked-to"
+"""Subject file of kproxy that declares no deviation; these modes refuse nothing at loopback where a Service has no endpoint."""
+BOASTERS_CASE = "node-port.localhost-over-udp-and-without-endpoints"
 
 PATIENCE = 60.0
 _SHARED = (Path("/dev/shm"), Path("/var/tmp"), Path("/run/netns"), Path.home() / ".uml")  # noqa: S108 (looked at only)

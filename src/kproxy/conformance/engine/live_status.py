@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ from kproxy.conformance.engine import child_process
 from kproxy.console import Console
 
 WAITING = "waiting"
+EVERY_STEP = "KPROXY_PROGRESS"
+"""Environment variable: ``all`` prints each step as a line where there is no terminal, for programs that wait for one."""
 PAUSE = 30.0
 """Seconds between two lines of progress where there is no terminal."""
 _WIDE = 140
@@ -45,7 +48,8 @@ class StatusBoard:
     def _print_line(self, name: str, text: str) -> None:
         """Print a line where there is no terminal: seldom, but for a process that reads it for its own board."""
         now = time.monotonic()
-        if not child_process.is_child_process() and now < self._next_line:
+        each = child_process.is_child_process() or os.environ.get(EVERY_STEP) == "all"
+        if not each and now < self._next_line:
             return
         self._next_line = now + PAUSE
         self._console.print(f"{name}: {text}" if name else text, style="dim", highlight=False, markup=False)
