@@ -68,6 +68,7 @@ def conformance(kproxy: tuple[str, ...], place: Path, *arguments: str) -> subpro
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        env={**os.environ, "KPROXY_PROGRESS": "all"},
     )
 
 
