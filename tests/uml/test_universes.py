@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from kproxy.conformance.case import Apply, service
 from kproxy.conformance.subjects.subject import load_subject
+from kproxy.model.network import Family
 from kproxy.universes.draw import draw_schedule
 from kproxy.universes.judge import judge_universe
 from kproxy.universes.launch import find_kernel, run_universes
+from kproxy.universes.schedule import Schedule, TimedChange
 from kproxy.universes.schedule_files import load_schedule
 
 KPROXY = [
@@ -23,6 +26,7 @@ KPROXY = [
         ("iptables", "legacy"),
         ("nftables", "nft"),
         ("ipvs", "legacy"),
+        ("userspace", "nft"),
     )
 ]
 OTHERS = [
@@ -65,3 +69,27 @@ def test_a_findings_schedule_shows_it_and_kproxy_is_lawful_in_it(path: Path) -> 
         verdict = judge_universe(schedule, run.recording)
         assert not verdict.failure
         assert (not verdict.violations) is lawful[subject[0]]
+
+
+LAZY = """
+name = "lazy"
+modes = ["nftables", "ipvs"]
+command = ["{python}", "-m", "kproxy", "run", "--config", "{config}"]
+cleanup-command = ["true"]
+"""
+
+
+@pytest.mark.parametrize("mode", ["nftables", "ipvs"])
+def test_what_a_proxy_leaves_behind_is_its_failure(mode: str, tmp_path: Path) -> None:
+    (tmp_path / "lazy.toml").write_text(LAZY)
+    schedule = Schedule(
+        seed=1, family=Family.IPV4, changes=(TimedChange(at=0.0, step=Apply(service("web", "a1"))),)
+    )
+    complaints = {}
+    for subject in ("kproxy", str(tmp_path / "lazy.toml")):
+        (run,) = run_universes(find_kernel(), [schedule], (subject, "", mode, "auto"), 1)
+        assert run.recording, run.error
+        complaints[subject] = judge_universe(schedule, run.recording).failure
+    assert not complaints.pop("kproxy")
+    (complaint,) = complaints.values()
+    assert "its cleanup left" in complaint

@@ -94,24 +94,20 @@ class ObjectHistory:
             for begin in (fault.at, fault.end)
         )
 
-    def changed_unseen(self, service: str, node: str, at: float) -> bool:
-        """True if a Service was changed before ``at`` while a node had no proxy, or one that had not yet served.
+    def changes(self, service: str, until: float) -> list[float]:
+        """Times at which a Service itself was written, the latest first."""
+        times = {
+            t for key, (times, _) in self._versions.items() if key[::2] == ("Service", service) for t in times
+        }
+        return sorted((t for t in times if -inf < t <= until), reverse=True)
 
-        A proxy that starts then knows the addresses that are Services' by their ServiceCIDR, but not which node ports
-        and external addresses were.
-        """
-        times = [
-            t
-            for key in self._versions
-            if key[0] == "Service" and key[2] == service
-            for t in self._versions[key][0]
-        ]
+    def has_no_proxy(self, node: str, at: float) -> bool:
+        """True while a node has no proxy, or one that has not served yet."""
         return any(
-            begin <= t <= min(at, self._taken_over(node, end))
+            begin <= at <= self._taken_over(node, end)
             for fault in self._faults
             if fault.node == node
             for begin, end in _without_proxy(fault)
-            for t in times
         )
 
     def _taken_over(self, node: str, begin: float) -> float:

@@ -16,7 +16,7 @@ from kproxy.spec import health
 from kproxy.spec.clauses import clause
 from kproxy.spec.established import EstablishedFlow
 from kproxy.spec.node import NodeFacts
-from kproxy.spec.oracle import expect
+from kproxy.spec.oracle import expect, matched_ports
 from kproxy.spec.outcome import ClauseId, Delivered, Expectation, Failure, Outcome, SourceIP
 from kproxy.universes.history import ObjectHistory, TooManyStates
 from kproxy.universes.recording import (
@@ -30,6 +30,8 @@ from kproxy.universes.recording import (
 )
 from kproxy.universes.schedule import Schedule, TimedCheck, TimedFlow, TimedProbe
 
+_BEFORE = 5e-7
+"""Seconds: less than lies between two writes of a schedule."""
 _DELETED = clause("conntrack.udp.not-to-endpoint-of-deleted-service")
 
 Packets = TimedProbe | TimedFlow
@@ -229,6 +231,21 @@ class _Judge:
     def _clusters(self, sent: Packets, seen: Probed | FlowExchanged) -> Iterator[api.Cluster]:
         return self.history.clusters(sent.to.service, self._since(sent, seen), seen.until / SECOND)
 
+    def _was_lost_unseen(self, sent: Packets, at: float) -> bool:
+        """True if a flow's frontend went while its node had no proxy: one that starts then cannot know whose it was.
+
+        It knows the addresses that were cluster IPs, by their ServiceCIDR.
+        """
+        if sent.to.kind is TargetKind.CLUSTER_IP:
+            return False
+        node, packet = self._facts(sent)
+        for changed in self.history.changes(sent.to.service, at):
+            before = changed - _BEFORE
+            (cluster,) = self.history.clusters(sent.to.service, before, before)
+            if any(matched_ports(cluster, node, packet)):
+                return self.history.has_no_proxy(self._bound(sent).node, changed)
+        return False
+
     def _blame(self, sent: Packets, seen: Probed | FlowExchanged, lawful: Expectation) -> None:
         instance = self.history.instance
         bound = self._bound(sent)
@@ -238,8 +255,8 @@ class _Judge:
             raise Unjudged("an answer could not return")
         begin, end = seen.at / SECOND, seen.until / SECOND
         service = sent.to.service
-        if _concerns_lost_frontend(sent, lawful) and self.history.changed_unseen(service, bound.node, begin):
-            raise Unjudged("its frontend may have gone while no proxy ran")
+        if _DELETED in lawful.clauses and self._was_lost_unseen(sent, begin):
+            raise Unjudged("its frontend went while no proxy ran")
         if _broke_off(seen, bound.packet) and self.history.is_changing(service, bound.node, begin, end):
             raise Unjudged("the rules may have changed between packet and answer")
         self.violations.append(
@@ -253,11 +270,6 @@ class _Judge:
                 clauses=lawful.clauses,
             )
         )
-
-
-def _concerns_lost_frontend(sent: Packets, lawful: Expectation) -> bool:
-    """True of a flow to a frontend that is no more, and of which a proxy that started since cannot know: no cluster IP."""
-    return sent.to.kind is not TargetKind.CLUSTER_IP and _DELETED in lawful.clauses
 
 
 def _sent_before(seen: Probed | FlowExchanged) -> bool:

@@ -17,13 +17,14 @@ _LISTS: tuple[Sequence[str], ...] = (
     ("ip6tables-save",),
     ("nft", "list", "tables"),
     ("ipset", "list", "-name"),
-    ("ipvsadm", "-S", "-n"),
+    ("cat", "/proc/net/ip_vs"),
     ("ip", "-oneline", "link"),
 )
 _OF_IPTABLES = frozenset({"filter", "mangle", "nat", "raw", "security"})
 """Tables that iptables shares with nft: which are there says nothing, and their rules are listed by iptables."""
 
 
+_VIRTUAL_SERVERS = ("TCP ", "UDP ", "SCTP ", "FWM ")
 MOST_NAMED = 5
 """Largest number of objects that are named."""
 _OF_KUBELET = "KUBE-FIREWALL"
@@ -37,7 +38,11 @@ async def list_objects(node: Namespace, tools: Path) -> frozenset[str]:
         path = tools / program
         try:
             text = await run_in(node, [str(path) if path.exists() else program, *arguments])
-        except (LabError, OSError):  # a kernel without this subsystem has nothing of it
+        except FileNotFoundError as error:
+            raise LabError(
+                f"what is left on a node is looked for by {program}, which is not installed"
+            ) from error
+        except LabError:  # a kernel without this subsystem has nothing of it
             continue
         found.update(one for one in objects_of(program, text.splitlines()) if _OF_KUBELET not in one)
     return frozenset(found)
@@ -78,7 +83,7 @@ def objects_of(program: str, lines: Iterable[str]) -> Iterable[str]:
             yield from (f"nft {line}" for line in lines if line.split()[-1] not in _OF_IPTABLES)
         case "ipset":
             yield from (f"ipset {line}" for line in lines)
-        case "ipvsadm":
-            yield from (f"ipvs {line}" for line in lines)
+        case "cat":
+            yield from (f"ipvs {line}" for line in lines if line.startswith(_VIRTUAL_SERVERS))
         case _:
             yield from (f"device {line.split()[1].rstrip(':').partition('@')[0]}" for line in lines)

@@ -121,9 +121,11 @@ def test_a_change_is_unseen_where_no_proxy_ran_or_none_had_served_yet(
 ) -> None:
     fault = TimedFault(at=10.0, seconds=10.0, kind=kind, node="a")
     history = ObjectHistory(schedule((0.0, Apply(WEB)), (changed, Delete(WEB)), faults=(fault,)))
-    assert history.changed_unseen("web", "a", 40.0) is unseen
-    assert not history.changed_unseen("web", "b", 40.0)
-    assert not history.changed_unseen("api", "a", 40.0)
+    assert history.changes("web", 40.0) == [changed, 0.0]
+    assert history.changes("web", 5.0) == [0.0]
+    assert history.changes("api", 40.0) == []
+    assert history.has_no_proxy("a", changed) is unseen
+    assert not history.has_no_proxy("b", changed)
 
 
 def test_too_many_states_are_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:

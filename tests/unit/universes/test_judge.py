@@ -8,9 +8,23 @@ from ipaddress import ip_address
 import pytest
 
 from kproxy.conformance.binding.bind import Instance
-from kproxy.conformance.case import Apply, Delete, Policy, SetTaints, Type, Vip, host, pod, pods, service
+from kproxy.conformance.case import (
+    Apply,
+    Delete,
+    Policy,
+    Port,
+    SetTaints,
+    Target,
+    Type,
+    Vip,
+    client,
+    host,
+    pod,
+    pods,
+    service,
+)
 from kproxy.lab.topology import LAB
-from kproxy.model.network import Family
+from kproxy.model.network import Family, Protocol
 from kproxy.spec.health import LEAVING_TAINT
 from kproxy.spec.outcome import Delivered, Failure, Outcome, SourceIP
 from kproxy.universes.judge import Verdict, judge_universe
@@ -108,6 +122,43 @@ def test_a_connection_stays_with_its_endpoint(second: str, bad: bool) -> None:  
     assert all(one.established for one in found.violations)
     excused = judge_universe(schedule, Recording(tuple(lines)), lambda _: "known")
     assert (excused.violations, excused.known) == ((), {"known": 1} if bad else {})
+
+
+UDP = service("web", "a1", type=Type.NODE_PORT, ports=(Port(protocol=Protocol.UDP),))
+
+
+@pytest.mark.parametrize(
+    ("deleted", "to", "bad"),
+    [
+        (12.0, UDP.node_port("a"), False),
+        (30.0, UDP.node_port("a"), True),
+        (12.0, UDP.cluster_ip, True),
+    ],
+    ids=["a node port, unseen", "a node port, seen", "a cluster IP, unseen"],
+)
+def test_a_frontend_that_went_while_no_proxy_ran_is_not_judged(deleted: float, to: Target, bad: bool) -> None:  # noqa: FBT001
+    """Though the Service was also changed while none ran: what counts is when its frontend went."""
+    edits = (
+        TimedChange(at=0.0, step=Apply(UDP)),
+        TimedChange(at=11.0, step=Apply(UDP.replace(affinity_seconds=9))),
+    )
+    schedule = replace(
+        SCHEDULE,
+        changes=(*edits, TimedChange(at=deleted, step=Delete(service=UDP))),
+        faults=(TimedFault(at=10.0, seconds=5.0, kind=FaultKind.PROXY_KILLED, node="a"),),
+        probes=(),
+        flows=(TimedFlow(at=6.0, sender=client("a"), to=to, pause=1.0),),
+    )
+    instance = Instance(schedule.case, Family.IPV4, 0, 0)
+    at_endpoint = LAB.pod_address["a1"][Family.IPV4], instance.target_port(UDP, UDP.ports[0])
+    outcomes = outcomes_text([Delivered(*at_endpoint, SourceIP.MASQUERADED)])
+    lines = [
+        FlowExchanged(at=at * SECOND, until=at * SECOND, number=0, opened=at == 6, outcomes=outcomes)
+        for at in (6, 60)
+    ]
+    found = judge_universe(schedule, Recording(tuple(lines)))
+    assert bool(found.violations) is bad
+    assert found.unjudged == ({} if bad else {"its frontend went while no proxy ran": 1})
 
 
 def test_a_failure_of_the_subject_is_one_and_of_the_harness_is_not() -> None:

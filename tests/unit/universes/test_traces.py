@@ -27,7 +27,11 @@ COMMIT
         ("ip6tables-save", "*raw\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n", set()),
         ("nft", "table ip nat\ntable ip kube-proxy\n", {"nft table ip kube-proxy"}),
         ("ipset", "KUBE-CLUSTER-IP\n", {"ipset KUBE-CLUSTER-IP"}),
-        ("ipvsadm", "-A -t 10.0.0.1:80 -s rr\n", {"ipvs -A -t 10.0.0.1:80 -s rr"}),
+        (
+            "cat",
+            "IP Virtual Server version 1.2.1 (size=256)\nTCP  0A600001:0050 rr \n  -> 0AF4010B:1F90 Masq 1 0 0\n",
+            {"ipvs TCP  0A600001:0050 rr "},
+        ),
         (
             "ip",
             "1: lo: <LOOPBACK,UP> mtu 65536\n9: eth0@if8: <BROADCAST,UP> mtu 1500\n",

@@ -113,10 +113,6 @@ class LabCluster:
         """The process whose only child is a node's first process."""
         return self._processes[node].pid
 
-    def node_command(self, node: str, argv: Sequence[str]) -> list[str]:
-        """Command line that runs another one inside a node."""
-        return enter_node(child_of(self.outer_pid(node)), argv)
-
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
         """Output of kubectl as administrator.  Raises `LabError` with its error text."""
         argv = [str(self.spec.programs.kubectl), f"--kubeconfig={self.kubeconfig}", *arguments]

@@ -53,8 +53,7 @@ def delete_device() -> None:
 def add_addresses(addresses: Sequence[Address]) -> None:
     """Add addresses to the device; existing ones stay.
 
-    A connected socket keeps its route of IPv6 until some address is removed (``addrconf.c``: ``RTM_DELADDR`` alone outdates
-    routes in use).  IPVS leaves that route as it is where the endpoint is the node itself, and the packet leaves the
+    A connected socket keeps its route of IPv6 until some address is removed (seen on Linux 7.2; 6.1 keeps it even then).  IPVS leaves that route as it is where the endpoint is the node itself, and the packet leaves the
     node.  So an address that means nothing comes and goes after them.
     """
     _change(_NEW_ADDRESS, NetlinkFlag.CREATE | NetlinkFlag.EXCL, addresses, {0, errno.EEXIST})
