@@ -82,13 +82,13 @@ BAD = {
     ),
     "is-not-there": Bad(
         does="exec ./no-such-proxy",
-        reported="failed profile default: the proxy of node a ended with 127: sh: 1: exec: ./no-such-proxy: not found\n",
+        reported=" ended with 127: sh: 1: exec: ./no-such-proxy: not found\n",
         status=1,
     ),
     "crashes": Bad(
         does="echo my settings are wrong; exit 3",
         reported=(
-            "failed profile default: the proxy of node a ended with 3: my settings are wrong\n",
+            " ended with 3: my settings are wrong\n",
             "command: sh -c 'echo my settings are wrong; exit 3'\n",
         ),
         status=1,

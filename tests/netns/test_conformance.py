@@ -82,7 +82,7 @@ def test_a_subject_that_ends_at_once_is_reported_with_the_end_of_its_log(
     done = judge("--proxy", subject(tmp_path, command), *ONE_CASE, where=tmp_path)
     assert time.monotonic() - started < 30
     assert done.returncode == 1, done.stderr
-    assert f"the proxy of node a ended with {status}: " in done.stdout
+    assert f" ended with {status}: " in done.stdout
     assert text in done.stdout.partition(f"ended with {status}")[2]
     again = f"--proxy {tmp_path / 'mine.toml'} --mode iptables --kernel host --case 'cluster-ip.reached-from-everywhere'"
     assert again in done.stdout
