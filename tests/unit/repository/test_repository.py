@@ -19,9 +19,10 @@ REUSABLE = ROOT / ".github/workflows/judge.yml"
 RELEASE = ROOT / ".github/workflows/release.yml"
 UPLOADS = {
     "package": {"contents": "read", "id-token": "write", "attestations": "write"},
+    "files": {"contents": "write", "actions": "read"},
     "image": {"contents": "read", "packages": "write", "id-token": "write"},
 }
-"""What the jobs of a release may do: to be trusted by PyPI and cosign, and to upload the image."""
+"""What the jobs of a release may do: to be trusted by PyPI and cosign, to make the release, and to upload the image."""
 """For other repositories: it judges what they build, by ``action.yml``."""
 DECISIONS = sorted((ROOT / "docs/adr").glob("*.md"))
 FRAGMENTS = sorted(path for path in (ROOT / "changelog.d").iterdir() if path.name != "README.md")
