@@ -41,7 +41,7 @@ from math import inf
 from operator import itemgetter
 from pathlib import Path
 from types import FrameType
-from typing import BinaryIO, Protocol, TextIO
+from typing import BinaryIO, ClassVar, Protocol, TextIO
 
 from kproxy.lab.kernels import abilities, guard, uml
 from kproxy.lab.kernels.abilities import Ability
@@ -93,6 +93,9 @@ class GuestJob(Protocol):
     def memory(self) -> int:
         """Memory of the guest in MiB."""
 
+    threads: ClassVar[str]
+    """`guard.ONE` or `guard.MANY`: threads of the kernel that compute at once."""
+
     @property
     def files(self) -> Mapping[str, str]:
         """Texts to write in the job's folder, by name."""
@@ -116,7 +119,7 @@ class Guest:
         streams = ((self._folder / name).open("rb", buffering=0) for name in ("out", "error"))
         self._streams: list[tuple[BinaryIO, Sink]] = list(zip(streams, (sinks.out, sinks.error), strict=True))
         inside, self._control = os.pipe()
-        self._guard = _guarded(job.command(self._folder), self._folder, inside, memory)
+        self._guard = _guarded(job, self._folder, inside, memory)
         os.close(inside)
 
     def fileno(self) -> int:
@@ -194,11 +197,20 @@ def _how_it_ended(code: str) -> str:
             return f"exit status {code}"
 
 
-def _guarded(argv: Sequence[str], folder: Path, control: int, memory: Path) -> subprocess.Popen[bytes]:
+def _guarded(job: GuestJob, folder: Path, control: int, memory: Path) -> subprocess.Popen[bytes]:
     """Start the guard, which starts the kernel with ``control`` as its standard input."""
     environment = {**os.environ, "TMPDIR": str(memory), "HOME": str(folder)}
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", guard.__file__, str(folder), str(control), *argv],
+        [
+            sys.executable,
+            "-I",
+            "-S",
+            guard.__file__,
+            str(folder),
+            str(control),
+            job.threads,
+            *job.command(folder),
+        ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=environment,

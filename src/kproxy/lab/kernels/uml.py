@@ -17,8 +17,9 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
-from kproxy.lab.kernels import processor, universe
+from kproxy.lab.kernels import guard, processor, universe
 from kproxy.lab.kernels.abilities import Ability, KernelName, KernelSurvey
 from kproxy.lab.namespaces import LabError
 
@@ -87,6 +88,8 @@ class UmlJob:
     ``universe``: seed of a guest that repeats itself (`kproxy.lab.kernels.universe`). ``files``: texts by the names that
     they have in the job's folder, which such a guest sees as `universe.PLACE`.
     """
+
+    threads: ClassVar[str] = guard.ONE
 
     kernel: UmlKernel
     argv: Sequence[str]

@@ -18,7 +18,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import ClassVar
 
+from kproxy.lab.kernels import guard
 from kproxy.lab.kernels.abilities import Ability, KernelName, KernelSurvey
 from kproxy.lab.kernels.build import ProgressCallback, command_output
 from kproxy.lab.kernels.uml import cache_folder, findings
@@ -40,6 +42,8 @@ _QUIT = b'{"execute": "qmp_capabilities"} {"execute": "quit"}'
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmJob:
     """Command to run in a virtual machine; ``memory`` in MiB, ``writable``: folders of the host beside ``cwd``."""
+
+    threads: ClassVar[str] = guard.MANY
 
     kernel: Path
     argv: Sequence[str]

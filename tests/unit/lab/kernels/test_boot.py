@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
+from kproxy.lab.kernels import guard
 from kproxy.lab.kernels.boot import GuestDied, Sinks, run_each
 
 SINKS = Sinks(lambda _: None, lambda _: None)
@@ -16,6 +18,8 @@ SINKS = Sinks(lambda _: None, lambda _: None)
 @dataclass(frozen=True)
 class ShellJob:
     """A shell script in place of a guest; it writes its exit status into its folder, as a guest does."""
+
+    threads: ClassVar[str] = guard.MANY
 
     script: str
     memory: int = 1

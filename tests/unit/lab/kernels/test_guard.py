@@ -21,11 +21,11 @@ KERNEL = (
 class Guarded:
     """A guard with a stand-in for the kernel: a program with a process of its own."""
 
-    def __init__(self, folder: Path, program: str) -> None:
+    def __init__(self, folder: Path, program: str, threads: str = guard.ONE) -> None:
         self.folder = folder
         folder.mkdir()
         control = os.open(os.devnull, os.O_RDONLY)
-        arguments = (sys.executable, "-I", "-S", guard.__file__, str(folder), str(control))
+        arguments = (sys.executable, "-I", "-S", guard.__file__, str(folder), str(control), threads)
         self.process = subprocess.Popen(
             [*arguments, sys.executable, "-c", program],
             stdin=subprocess.PIPE,
@@ -112,3 +112,42 @@ def test_the_end_of_a_kernel_is_reported_and_the_folder_waits_to_be_read(tmp_pat
     assert guarded.process.wait(PATIENCE) == 0
     assert not guarded.folder.exists()
     guarded.close()
+
+
+CLAIMS = """
+import os
+from kproxy.lab.kernels import guard
+whole = os.sched_getaffinity(0)
+claims = []
+for _ in range(2 * len(whole)):
+    os.sched_setaffinity(0, whole)
+    claims.append(guard.claim_processor())
+    print(*os.sched_getaffinity(0))
+claims[1].close()
+os.sched_setaffinity(0, whole)
+kept = guard.claim_processor()
+print(*os.sched_getaffinity(0))
+"""
+"""Where as many guests as there are processors run twice, the second ends and another begins."""
+
+
+def test_a_guest_of_one_thread_takes_the_processor_with_the_fewest_guests() -> None:
+    alone = ("unshare", "--user", "--map-root-user", "--net")
+    done = subprocess.run([*alone, sys.executable, "-c", CLAIMS], capture_output=True, text=True, check=True)
+    processors = [str(number) for number in sorted(os.sched_getaffinity(0))]
+    assert done.stdout.split() == [*processors, *processors, processors[1 % len(processors)]]
+
+
+def test_a_kernel_of_many_threads_keeps_all_processors(tmp_path: Path) -> None:
+    whole = os.sched_getaffinity(0)
+    assert _processors_of_a_kernel(tmp_path / "one", guard.ONE) == 1
+    assert _processors_of_a_kernel(tmp_path / "many", guard.MANY) == len(whole)
+
+
+def _processors_of_a_kernel(folder: Path, threads: str) -> int:
+    guarded = Guarded(folder, KERNEL, threads)
+    try:
+        assert eventually(lambda: len(guarded.processes()) == 2)
+        return len(os.sched_getaffinity(guarded.processes()[0]))
+    finally:
+        guarded.close()
