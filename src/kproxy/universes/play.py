@@ -1,12 +1,11 @@
 """Plays a schedule inside a guest: lab, API server, proxies, changes, faults and probes; prints a recording.
 
-Here and nowhere else does a universe touch the kernel. It judges nothing.
+Here and in `kproxy.universes.faults` alone does a universe touch the kernel. It judges nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import shlex
 import sys
@@ -17,16 +16,11 @@ from collections.abc import (
     Callable,
     Coroutine,
     Iterable,
-    Iterator,
     Mapping,
     Sequence,
 )
 from contextlib import (
-    AbstractContextManager,
-    ExitStack,
     asynccontextmanager,
-    contextmanager,
-    nullcontext,
     suppress,
 )
 from dataclasses import dataclass, field
@@ -43,15 +37,14 @@ from kproxy.conformance.testbed import HarnessError, SubjectFailed
 from kproxy.conformance.testbeds.netns import NetnsTestbed
 from kproxy.conformance.testbeds.proxies import Proxies
 from kproxy.lab.apiserver import ApiServer
-from kproxy.lab.apiserver.faults import Refuse, SlowStream, StallRequests
-from kproxy.lab.apiserver.resources import ALL_KINDS, ResourceKind
-from kproxy.lab.apiserver.routes import Verb
+from kproxy.lab.apiserver.resources import ResourceKind
 from kproxy.lab.lab import Lab, open_lab
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.processes import Xtables, run_in
 from kproxy.lab.topology import NODES
 from kproxy.model.network import Protocol
 from kproxy.spec.outcome import Delivered
+from kproxy.universes.faults import UniverseFaults
 from kproxy.universes.other_program import OtherProgram
 from kproxy.universes.recording import (
     SECOND,
@@ -72,7 +65,6 @@ from kproxy.universes.recording import (
 from kproxy.universes.schedule import (
     OF_MACHINE,
     OF_NODE,
-    FaultKind,
     Schedule,
     TimedChange,
     TimedCheck,
@@ -87,12 +79,8 @@ PATIENCE = 0.9
 """Seconds to wait for an answer: less than until TCP sends its first packet again."""
 BETWEEN_LOOKS = 0.5
 """Seconds between two looks at the watches that come back after a fault."""
-MOST_FAULTS = 100
-"""So many numbers follow each seed, one for each fault."""
 _FOLDER = Path("/dev/shm/universe")  # noqa: S108 (a guest's own)
 _RESOLUTION = time.get_clock_info("monotonic").resolution
-_MOST_CONNECTIONS = Path("/proc/sys/net/netfilter/nf_conntrack_max")
-_READS = frozenset({Verb.LIST, Verb.WATCH})
 
 
 @dataclass
@@ -111,9 +99,11 @@ class Universe:
     world: World = field(init=False)
     watches: Counter[ResourceKind] = field(init=False)
     """Watches that the settled proxies have open."""
+    faults: UniverseFaults = field(init=False)
     began: int = 0
 
     def __post_init__(self) -> None:
+        self.faults = UniverseFaults(self.schedule.seed, self.server, self.proxies, self.other_program)
         self.world = World(self.instance)
         self.watches = Counter(self.server.current_watches)
 
@@ -245,12 +235,10 @@ class Universe:
             return bool(seen.outcomes)
         return any(isinstance(outcome, Delivered) for outcome in seen.outcomes)
 
-    # ------------------------------------------------------------------ faults
-
     async def _have(self, number: int, fault: TimedFault) -> None:
         """Have a fault from now until its end."""
         self.write(FaultBegan(at=self.now, number=number))
-        async with self._fault(number, fault):
+        async with self.faults.during(number, fault):
             await asyncio.sleep(fault.seconds)
         self.write(FaultEnded(at=self.now, number=number))
         if fault.kind not in OF_NODE | OF_MACHINE and await self._catch_up(fault.recovered):
@@ -264,100 +252,6 @@ class Universe:
             await asyncio.sleep(BETWEEN_LOOKS)
         return False
 
-    @asynccontextmanager
-    async def _fault(self, number: int, fault: TimedFault) -> AsyncIterator[None]:
-        seed = self.schedule.seed * MOST_FAULTS + number
-        match fault.kind:
-            case FaultKind.PROXY_RESTARTED:
-                await self.proxies.kill(fault.node)
-                self.proxies.start(fault.node)
-                await self.proxies.hold_threads(fault.node, fault.pause, seed)
-                yield
-                await self.proxies.take_writes(fault.node)
-            case FaultKind.THREADS_HELD:
-                await self.proxies.hold_threads(fault.node, fault.pause, seed)
-                yield
-                await self.proxies.take_writes(fault.node)
-            case FaultKind.PROXY_KILLED:
-                await self.proxies.kill(fault.node)
-                yield
-                self.proxies.start(fault.node)
-            case FaultKind.MODE_CHANGED:
-                await self.proxies.restart_in_other_mode(fault.node)
-                yield
-                await self.proxies.kill(fault.node)
-                self.proxies.start(fault.node)
-            case FaultKind.RULES_RELOADED:
-                reloading = asyncio.create_task(
-                    self.other_program.reload_again_and_again(fault.node, fault.pause)
-                )
-                yield
-                reloading.cancel()
-                with suppress(asyncio.CancelledError):
-                    await reloading
-            case FaultKind.RULES_LOST:
-                await self.other_program.load_in_place_of_all(fault.node)
-                yield
-            case FaultKind.PROXY_STOPPED:
-                self.proxies.stop(fault.node)
-                yield
-                self.proxies.resume(fault.node)
-            case FaultKind.WRITES_REFUSED:
-                await self.proxies.refuse_writes(fault.node, seconds=fault.pause)
-                yield
-                await self.proxies.take_writes(fault.node)
-            case FaultKind.WRITES_SLOW:
-                await self.proxies.delay_writes(fault.node, fault.pause)
-                yield
-                await self.proxies.take_writes(fault.node)
-            case _:
-                of = self._fault_of_machine if fault.kind in OF_MACHINE else self._fault_of_api_server
-                with of(fault):
-                    yield
-
-    def _fault_of_machine(self, fault: TimedFault) -> AbstractContextManager[None]:
-        match fault.kind:
-            case FaultKind.XTABLES_LOCKED:
-                return locked(self.proxies.xtables_locks)
-            case FaultKind.CONNTRACK_FULL:
-                return conntrack_full()
-            case _:
-                return clock_set_forward(fault.pause)
-
-    def _fault_of_api_server(self, fault: TimedFault) -> AbstractContextManager[None]:
-        faults, kinds = self.server.faults, _kinds(fault)
-        match fault.kind:
-            case FaultKind.WATCHES_STALL:
-                return faults.during(StallRequests(verbs=frozenset({Verb.WATCH}), kinds=kinds))
-            case FaultKind.EVENTS_TRICKLE:
-                return faults.during(SlowStream(seconds=fault.pause, kinds=kinds))
-            case FaultKind.LISTS_STALL:
-                self.server.drop_watches(kinds, reset=True)
-                return faults.during(StallRequests(kinds=kinds))
-            case FaultKind.WATCHES_RESET:
-                self.server.drop_watches(kinds, reset=True)
-                return nullcontext()
-            case FaultKind.LISTS_CUT:
-                return self._cut_lists(kinds, fault.pause)
-            case _:
-                self.server.drop_watches(kinds, reset=True)
-                return self._without_reads(kinds, forget=fault.kind is FaultKind.HISTORY_GONE)
-
-    @contextmanager
-    def _without_reads(self, kinds: frozenset[ResourceKind], *, forget: bool) -> Iterator[None]:
-        with self.server.faults.during(Refuse(verbs=_READS, kinds=kinds)):
-            yield
-            if forget:
-                self.server.store.compact()
-
-    @contextmanager
-    def _cut_lists(self, kinds: frozenset[ResourceKind], pause: float) -> Iterator[None]:
-        self.server.drop_watches(kinds, reset=True)
-        self.server.store.compact()
-        with self.server.faults.during(SlowStream(seconds=pause, kinds=kinds)):
-            yield
-            self.server.drop_watches(kinds, reset=True)
-
 
 def _time_of_write(change: TimedChange, write: Change) -> float:
     match write:
@@ -367,40 +261,6 @@ def _time_of_write(change: TimedChange, write: Change) -> float:
             return change.time_of(kind)
         case _:
             return change.at
-
-
-def _kinds(fault: TimedFault) -> frozenset[ResourceKind]:
-    return ALL_KINDS if fault.resource is None else frozenset({ResourceKind(fault.resource.value)})
-
-
-@contextmanager
-def locked(paths: Iterable[Path]) -> Iterator[None]:
-    """Locks of the iptables tools, held by us (iptables-legacy alone takes them)."""
-    with ExitStack() as stack:
-        for path in paths:
-            fcntl.flock(stack.enter_context(path.open("w")), fcntl.LOCK_EX)
-        yield
-
-
-@contextmanager
-def conntrack_full() -> Iterator[None]:
-    """Limit of connections, which each network namespace has for itself, at what none stays below."""
-    before = _MOST_CONNECTIONS.read_text()
-    _MOST_CONNECTIONS.write_text("1\n")
-    try:
-        yield
-    finally:
-        _MOST_CONNECTIONS.write_text(before)
-
-
-@contextmanager
-def clock_set_forward(seconds: float) -> Iterator[None]:
-    """Wall clock of the guest that is so many seconds ahead, back afterwards."""
-    time.clock_settime(time.CLOCK_REALTIME, time.time() + seconds)
-    try:
-        yield
-    finally:
-        time.clock_settime(time.CLOCK_REALTIME, time.time() - seconds)
 
 
 async def play_schedule(

@@ -1,0 +1,174 @@
+"""Faults of a universe, each as a context manager: it holds while the block runs.
+
+Part of what plays a universe, inside its guest: it touches proxies, API server and kernel, judges nothing, and knows no schedule but
+the one fault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
+from dataclasses import dataclass
+from pathlib import Path
+
+from kproxy.conformance.testbeds.proxies import Proxies
+from kproxy.lab.apiserver import ApiServer
+from kproxy.lab.apiserver.faults import Refuse, SlowStream, StallRequests
+from kproxy.lab.apiserver.resources import ALL_KINDS, ResourceKind
+from kproxy.lab.apiserver.routes import Verb
+from kproxy.universes.other_program import OtherProgram
+from kproxy.universes.schedule import OF_MACHINE, FaultKind, TimedFault
+
+MOST_FAULTS = 100
+"""So many numbers follow each seed, one for each fault."""
+_MOST_CONNECTIONS = Path("/proc/sys/net/netfilter/nf_conntrack_max")
+_READS = frozenset({Verb.LIST, Verb.WATCH})
+
+
+@dataclass(frozen=True, slots=True)
+class UniverseFaults:
+    """Faults of a running universe; ``seed``: the universe's."""
+
+    seed: int
+    server: ApiServer
+    proxies: Proxies
+    other_program: OtherProgram
+
+    @asynccontextmanager
+    async def during(self, number: int, fault: TimedFault) -> AsyncIterator[None]:
+        """Have a fault, the schedule's of that number."""
+        seed = self.seed * MOST_FAULTS + number
+        match fault.kind:
+            case FaultKind.PROXY_RESTARTED:
+                await self.proxies.kill(fault.node)
+                self.proxies.start(fault.node)
+                await self.proxies.hold_threads(fault.node, fault.pause, seed)
+                yield
+                await self.proxies.take_writes(fault.node)
+            case FaultKind.THREADS_HELD:
+                await self.proxies.hold_threads(fault.node, fault.pause, seed)
+                yield
+                await self.proxies.take_writes(fault.node)
+            case FaultKind.PROXY_KILLED:
+                await self.proxies.kill(fault.node)
+                yield
+                self.proxies.start(fault.node)
+            case FaultKind.MODE_CHANGED:
+                await self.proxies.restart_in_other_mode(fault.node)
+                yield
+                await self.proxies.kill(fault.node)
+                self.proxies.start(fault.node)
+            case FaultKind.RULES_RELOADED:
+                reloading = asyncio.create_task(
+                    self.other_program.reload_again_and_again(fault.node, fault.pause)
+                )
+                yield
+                reloading.cancel()
+                with suppress(asyncio.CancelledError):
+                    await reloading
+            case FaultKind.RULES_LOST:
+                await self.other_program.load_in_place_of_all(fault.node)
+                yield
+            case FaultKind.PROXY_STOPPED:
+                self.proxies.stop(fault.node)
+                yield
+                self.proxies.resume(fault.node)
+            case FaultKind.WRITES_REFUSED:
+                await self.proxies.refuse_writes(fault.node, seconds=fault.pause)
+                yield
+                await self.proxies.take_writes(fault.node)
+            case FaultKind.WRITES_SLOW:
+                await self.proxies.delay_writes(fault.node, fault.pause)
+                yield
+                await self.proxies.take_writes(fault.node)
+            case _:
+                of = self._of_machine if fault.kind in OF_MACHINE else self._of_api_server
+                with of(fault):
+                    yield
+
+    def _of_machine(self, fault: TimedFault) -> AbstractContextManager[None]:
+        match fault.kind:
+            case FaultKind.XTABLES_LOCKED:
+                return locked(self.proxies.xtables_locks)
+            case FaultKind.CONNTRACK_FULL:
+                return conntrack_full()
+            case _:
+                return clock_set_forward(fault.pause)
+
+    def _of_api_server(self, fault: TimedFault) -> AbstractContextManager[None]:
+        faults, kinds = self.server.faults, _kinds(fault)
+        match fault.kind:
+            case FaultKind.WATCHES_STALL:
+                return faults.during(StallRequests(verbs=frozenset({Verb.WATCH}), kinds=kinds))
+            case FaultKind.EVENTS_TRICKLE:
+                return faults.during(SlowStream(seconds=fault.pause, kinds=kinds))
+            case FaultKind.LISTS_STALL:
+                self.server.drop_watches(kinds, reset=True)
+                return faults.during(StallRequests(kinds=kinds))
+            case FaultKind.WATCHES_RESET:
+                self.server.drop_watches(kinds, reset=True)
+                return nullcontext()
+            case FaultKind.LISTS_CUT:
+                return self._cut_lists(kinds, fault.pause)
+            case _:
+                self.server.drop_watches(kinds, reset=True)
+                return self._without_reads(kinds, forget=fault.kind is FaultKind.HISTORY_GONE)
+
+    @contextmanager
+    def _without_reads(self, kinds: frozenset[ResourceKind], *, forget: bool) -> Iterator[None]:
+        with self.server.faults.during(Refuse(verbs=_READS, kinds=kinds)):
+            yield
+            if forget:
+                self.server.store.compact()
+
+    @contextmanager
+    def _cut_lists(self, kinds: frozenset[ResourceKind], pause: float) -> Iterator[None]:
+        self.server.drop_watches(kinds, reset=True)
+        self.server.store.compact()
+        with self.server.faults.during(SlowStream(seconds=pause, kinds=kinds)):
+            yield
+            self.server.drop_watches(kinds, reset=True)
+
+
+def _kinds(fault: TimedFault) -> frozenset[ResourceKind]:
+    return ALL_KINDS if fault.resource is None else frozenset({ResourceKind(fault.resource.value)})
+
+
+@contextmanager
+def locked(paths: Iterable[Path]) -> Iterator[None]:
+    """Locks of the iptables tools, held by us (iptables-legacy alone takes them)."""
+    with ExitStack() as stack:
+        for path in paths:
+            fcntl.flock(stack.enter_context(path.open("w")), fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def conntrack_full() -> Iterator[None]:
+    """Limit of connections, which each network namespace has for itself, at what none stays below."""
+    before = _MOST_CONNECTIONS.read_text()
+    _MOST_CONNECTIONS.write_text("1\n")
+    try:
+        yield
+    finally:
+        _MOST_CONNECTIONS.write_text(before)
+
+
+@contextmanager
+def clock_set_forward(seconds: float) -> Iterator[None]:
+    """Wall clock of the guest that is so many seconds ahead, back afterwards."""
+    time.clock_settime(time.CLOCK_REALTIME, time.time() + seconds)
+    try:
+        yield
+    finally:
+        time.clock_settime(time.CLOCK_REALTIME, time.time() - seconds)
