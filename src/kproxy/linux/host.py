@@ -178,6 +178,14 @@ def _scratch() -> IO[bytes]:
         raise os_error("make a file in memory", error, Purpose.COMMAND) from error
 
 
+def start_detached(argv: Sequence[str]) -> None:
+    """Start a program that outlives this process: in a session of its own, with this one's standard error; raises `HostError`."""
+    try:
+        subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True, cwd="/")
+    except OSError as error:
+        raise os_error(f"start {shlex.join(argv)}", error, Purpose.COMMAND) from error
+
+
 def _start(
     argv: Sequence[str], out: IO[bytes], err: IO[bytes], environment: Mapping[str, str] | None
 ) -> subprocess.Popen[bytes]:

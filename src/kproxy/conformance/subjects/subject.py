@@ -92,6 +92,8 @@ class Subject:
     processes: tuple[SubjectProcess, ...] = ()
     version_command: tuple[str, ...] = ()
     cleanup_command: tuple[str, ...] = ()
+    outlived_by: str = ""
+    """Text in the command line of processes that the proxy starts and that outlive it: a restart leaves them alone."""
     binary: str = ""
     min_sync_period: str = "10ms"
     features: frozenset[Feature] = frozenset(Feature)

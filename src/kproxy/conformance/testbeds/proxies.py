@@ -144,10 +144,7 @@ class Proxies:
         if masquerade_bit is not None:
             self._masquerade_bits[node] = masquerade_bit
         values = self._write_files(node)
-        environment = {
-            name: fill_placeholders(text, values) for name, text in self._subject.environment.items()
-        }
-        environment |= dict(self._profile.environment)
+        environment = {**self._environment(values), **dict(self._profile.environment)}
         self._running[node] = []
         before: Sequence[str] = ()
         for program in self._subject.all_processes:
@@ -184,14 +181,15 @@ class Proxies:
     async def kill(self, node: str) -> None:
         """Kill a node's proxy with SIGKILL and wait for its end.
 
-        In a sandbox, all other processes of the sandbox are killed too. A later start there is in the judged mode.
+        In a sandbox, all other processes of the sandbox are killed too, but those that outlive the proxy. A later
+        start there is in the judged mode.
         """
         self._modes.pop(node, None)
         await self._end(node, self._running.pop(node))
 
     async def _end(self, node: str, processes: Iterable[Process]) -> None:
         if node in self._rooms:
-            await self._rooms[node].end(processes)
+            await self._rooms[node].end(processes, self._subject.outlived_by)
             return
         for process in processes:
             process.kill()
@@ -237,7 +235,10 @@ class Proxies:
         await self.kill(node)
         values = self._values(node)
         argv = [fill_placeholders(argument, values) for argument in self._subject.cleanup_command]
-        cleaning = spawn(argv, self._network[node], log=self.log(node), path_prefix=self._tools)
+        environment = self._environment(values)
+        cleaning = spawn(
+            argv, self._network[node], log=self.log(node), env=environment, path_prefix=self._tools
+        )
         await cleaning.wait()
         if cleaning.returncode:
             raise SubjectFailed(self.explained(f"{shlex.join(argv)} ended with {cleaning.returncode}", node))
@@ -334,6 +335,9 @@ class Proxies:
     def pid(self, node: str) -> int:
         """Process ID of a node's proxy."""
         return self._running[node][0].pid
+
+    def _environment(self, values: Mapping[str, str]) -> Mapping[str, str]:
+        return {name: fill_placeholders(text, values) for name, text in self._subject.environment.items()}
 
     def _write_files(self, node: str) -> Mapping[str, str]:
         home = self._directory / node

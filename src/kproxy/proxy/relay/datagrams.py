@@ -98,7 +98,11 @@ class DatagramPort:
             self._end(client)
 
     def close(self) -> None:
-        """End; flows whose endpoint serves are left to another socket of the service port, at their client's next datagram."""
+        """End as `release` does, and close the socket."""
+        self.release().close()
+
+    def release(self) -> socket.socket:
+        """Give up the listening socket; flows whose endpoint serves are left to another socket of the service port, at their client's next datagram."""
         for client, flow in list(self._flows.items()):
             if flow.socket is not None and flow.endpoint in self._chooser.port.serving:
                 self._loop.unwatch(flow.socket)
@@ -106,7 +110,7 @@ class DatagramPort:
             else:
                 self._end(client)
         self._loop.unwatch(self._listener)
-        self._listener.close()
+        return self._listener
 
     def _receive(self, _: int) -> None:
         for _round in range(_BATCH):

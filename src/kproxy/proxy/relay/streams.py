@@ -181,6 +181,7 @@ class Stream:
         self._keeps_source = keeps_source
         self._server: socket.socket | None = None
         self._endpoint: RelayEndpoint | None = None
+        self.source: Source | None = None
         self._ways: tuple[_Direction, _Direction] | None = None
         self._masks: dict[socket.socket, int] = {}
         self._attempt = 0
@@ -197,9 +198,10 @@ class Stream:
                 return
             endpoint = self._endpoint = self._chooser.choose(self._who, self._loop.now())
             attempt, self._attempt = self._attempt, self._attempt + 1
-            source = source_for(self._peer, endpoint, self._chooser.port, keeps_source=self._keeps_source)
+            keeps = self._keeps_source
+            self.source = source_for(self._peer, endpoint, self._chooser.port, keeps_source=keeps)
             try:
-                server = self._server = dial(endpoint, socket.SOCK_STREAM, source)
+                server = self._server = dial(endpoint, socket.SOCK_STREAM, self.source)
             except OSError as error:
                 if is_shortage(error):
                     self.abort()
