@@ -30,6 +30,7 @@ from kproxy.lab.network import Network
 from kproxy.lab.processes import (
     Process,
     Xtables,
+    kill_in,
     listen_in,
     run_in,
     spawn,
@@ -219,6 +220,8 @@ class Proxies:
             await self.take_writes(node)
         for node in list(self._running):
             await self.kill(node)
+            if node not in self._rooms and self._subject.outlived_by:
+                kill_in(self._network[node], self._subject.outlived_by)
         while self._rooms:
             await self._rooms.popitem()[1].close()
 
