@@ -50,7 +50,7 @@ def _fork(index: int, count: int) -> None:
     _running.clear()
     status = 1
     try:
-        run_worker(worker_path(index, count))
+        run_worker(worker_path(index, count), index / count)
         status = 0
     finally:
         logging.shutdown()

@@ -34,7 +34,7 @@ class EndpointTurns:
     """The turn of one port's endpoints, and the endpoints that its clients are bound to.  ``port`` may be replaced at any time."""
 
     port: RelayPort
-    _turn: int = 0
+    turn: int = 0
     _bound: dict[str, tuple[RelayEndpoint, float]] = field(default_factory=dict)
 
     def choose(self, client: str, now: float) -> RelayEndpoint:
@@ -45,8 +45,8 @@ class EndpointTurns:
         endpoints, seconds = self.port.endpoints, self.port.affinity_seconds
         endpoint, since = self._bound.get(client, (None, 0.0))
         if seconds is None or endpoint not in endpoints or now - since >= seconds:
-            endpoint = endpoints[self._turn % len(endpoints)]
-            self._turn += 1
+            endpoint = endpoints[self.turn % len(endpoints)]
+            self.turn += 1
         assert endpoint is not None
         if seconds is not None:
             self._bind(client, endpoint, now)

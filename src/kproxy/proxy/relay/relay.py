@@ -90,8 +90,12 @@ class _StreamPort:
 class LocalRelay:
     """All ports of one process.  `update` and `close` may be called by any thread; all else is the relay's own thread's."""
 
-    def __init__(self, max_connections: int | None = None) -> None:
-        """``max_connections`` None: a third of the descriptors that the process may have."""
+    def __init__(self, max_connections: int | None = None, first_turn: float = 0.0) -> None:
+        """``max_connections`` None: a third of the descriptors that the process may have.
+
+        ``first_turn``: part of a port's endpoints (0 to 1) that is passed over at first, so that workers begin at different ones.
+        """
+        self._first_turn = first_turn
         self.max_connections = max_connections or descriptors.descriptor_limit() // 3
         self.loop = EventLoop()
         self.counts = Counted()
@@ -238,7 +242,8 @@ class LocalRelay:
             descriptors.count_shortage(error, Purpose.LISTENER)
             return f"{error.strerror}{descriptors.shortage_hint(error)}"
         self._served[key] = port
-        chooser = self._turns.setdefault(port.turns, EndpointTurns(port))
+        first = int(self._first_turn * len(port.endpoints))
+        chooser = self._turns.setdefault(port.turns, EndpointTurns(port, first))
         chooser.port = port
         if port.protocol is Protocol.TCP:
             self._ports[key] = _StreamPort(listener, chooser, self, keeps_source=port.keeps_source)

@@ -46,8 +46,11 @@ log = logging.getLogger(__name__)
 class Worker:
     """A worker's control socket and relays; `run` returns when it is to end."""
 
-    def __init__(self, path: Path, lease_seconds: float = LEASE_SECONDS) -> None:
+    def __init__(
+        self, path: Path, lease_seconds: float = LEASE_SECONDS, first_turn: float = 0.0
+    ) -> None:
         """Listen at a path, whose folder nobody else may enter."""
+        self._first_turn = first_turn
         self._path, self._lease = path, lease_seconds
         self._relays: dict[Family, LocalRelay] = {}
         self._attached: set[socket.socket] = set()
@@ -120,7 +123,7 @@ class Worker:
     def _relay(self, family: Family) -> LocalRelay:
         with self._lock:
             if family not in self._relays:
-                relay = self._relays[family] = LocalRelay()
+                relay = self._relays[family] = LocalRelay(first_turn=self._first_turn)
                 relay.start()
             return self._relays[family]
 
@@ -148,10 +151,10 @@ class Worker:
         return wire.Ports(list(relay.numbers().items())), []
 
 
-def run_worker(path: Path) -> None:
+def run_worker(path: Path, first_turn: float) -> None:
     """Be a worker until there is no use for it; on SIGTERM it accepts no more, and ends with its last connection."""
     descriptors.raise_limit()
-    worker = Worker(path)
+    worker = Worker(path, first_turn=first_turn)
     signal.signal(signal.SIGTERM, worker.stop_accepting)
     log.info("relay worker %d at %s", os.getpid(), path)
     worker.run()
