@@ -46,9 +46,7 @@ log = logging.getLogger(__name__)
 class Worker:
     """A worker's control socket and relays; `run` returns when it is to end."""
 
-    def __init__(
-        self, path: Path, lease_seconds: float = LEASE_SECONDS, first_turn: float = 0.0
-    ) -> None:
+    def __init__(self, path: Path, lease_seconds: float = LEASE_SECONDS, first_turn: float = 0.0) -> None:
         """Listen at a path, whose folder nobody else may enter."""
         self._first_turn = first_turn
         self._path, self._lease = path, lease_seconds
