@@ -1,4 +1,4 @@
-"""``python -m kproxy.proxy.relay WORKERS``: the relay's workers, restarted where one fails, until none is of use any more.
+"""``python -m kproxy.proxy.relay WORKERS [RELEASE]``: the relay's workers, restarted where one fails, until none is of use any more.
 
 The daemon starts it where no worker runs; a container or a service manager may run it beside the daemon, so that it outlives
 the daemon's container.
@@ -12,8 +12,11 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 
+from kproxy import __version__
 from kproxy.proxy.relay.places import claim_directory, worker_path
 from kproxy.proxy.relay.worker import run_worker
 
@@ -25,24 +28,26 @@ _running: dict[int, int] = {}
 def main(arguments: list[str]) -> int:
     """Fork the workers, and wait for them; returns 0, or 2 for wrong arguments."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
-    if len(arguments) != 1 or not arguments[0].isdigit() or not int(arguments[0]):
-        sys.stderr.write("usage: python -m kproxy.proxy.relay WORKERS\n")
+    number, release = (*arguments, __version__)[:2] if arguments else ("", "")
+    if not number.isdigit() or not int(number):
+        sys.stderr.write("usage: python -m kproxy.proxy.relay WORKERS [RELEASE]\n")
         return 2
-    count = int(arguments[0])
+    count = int(number)
     claim_directory()
+    places = [(worker_path(index, count, release), index / count) for index in range(count)]
     for index in range(count):
-        _fork(index, count)
+        _fork(index, places)
     signal.signal(signal.SIGTERM, _pass_on)
     while _running:
         process, status = os.wait()
         index = _running.pop(process)
         if status:
             time.sleep(_PAUSE_SECONDS)
-            _fork(index, count)
+            _fork(index, places)
     return 0
 
 
-def _fork(index: int, count: int) -> None:
+def _fork(index: int, places: Sequence[tuple[Path, float]]) -> None:
     process = os.fork()
     if process:
         _running[process] = index
@@ -50,7 +55,7 @@ def _fork(index: int, count: int) -> None:
     _running.clear()
     status = 1
     try:
-        run_worker(worker_path(index, count), index / count)
+        run_worker(*places[index])
         status = 0
     finally:
         logging.shutdown()

@@ -34,13 +34,14 @@ _Client = tuple[str, int]
 class Flow:
     """A client's flow: the socket towards its endpoint, and what that has not answered."""
 
-    __slots__ = ("attempt", "endpoint", "last", "socket", "unanswered")
+    __slots__ = ("attempt", "endpoint", "last", "socket", "tried", "unanswered")
 
     def __init__(self) -> None:
         self.socket: socket.socket | None = None
         self.endpoint: RelayEndpoint | None = None
         self.last = 0.0
         self.attempt = 0
+        self.tried: tuple[RelayEndpoint, ...] = ()
         self.unanswered: bytes | None = None
 
 
@@ -125,7 +126,7 @@ class DatagramPort:
         if len(self._flows) >= MAX_FLOWS:
             self._end(next(iter(self._flows)))
         self._flows[client] = flow  # at the end: in order of their last datagram
-        flow.last, flow.attempt = self._loop.now(), 0
+        flow.last, flow.attempt, flow.tried = self._loop.now(), 0, ()
         flow.unanswered = data
         self._send(client, flow, data)
 
@@ -154,7 +155,7 @@ class DatagramPort:
         self._end(client)
 
     def _connect(self, client: _Client, flow: Flow) -> socket.socket:
-        endpoint = flow.endpoint = self._chooser.choose(client[0], self._loop.now())
+        endpoint = flow.endpoint = self._chooser.choose(client[0], self._loop.now(), flow.tried)
         ends, port = (client[0], client[1]), self._chooser.port
         source = source_for(ends, endpoint, port, keeps_source=self._keeps_source)
         made = flow.socket = dial(endpoint, socket.SOCK_DGRAM, source)
@@ -187,6 +188,7 @@ class DatagramPort:
     def _refused(self, client: _Client, flow: Flow) -> None:
         flow.attempt += 1
         if flow.endpoint is not None:
+            flow.tried += (flow.endpoint,)
             self._chooser.failed(client[0], flow.endpoint)
         self._disconnect(flow)
 

@@ -19,6 +19,11 @@ from kproxy.model.network import Family
 from kproxy.proxy.relay.connection import WorkerConnection
 from kproxy.proxy.relay.places import LOCK_NAME, WorkerPlace, claim_directory, worker_places
 
+RELEASE = __version__
+"""Workers of another one hand over to those of this one."""
+
+_END_SECONDS = 10.0
+
 START_SECONDS = 20.0
 """Seconds within which a worker must have started."""
 
@@ -41,6 +46,9 @@ def end_workers() -> None:
         with suppress(OSError):
             worker.end()
         worker.close()
+    deadline = time.monotonic() + _END_SECONDS
+    while any(place.path.exists() and _is_alive(place) for place in places) and time.monotonic() < deadline:
+        time.sleep(0.02)
     for place in places:
         place.path.unlink(missing_ok=True)
     for folder in {place.path.parent for place in places}:
@@ -66,7 +74,7 @@ def running_workers(count: int) -> tuple[WorkerPlace, ...]:
 
 def _alive_workers() -> tuple[WorkerPlace, ...]:
     """Workers of this release, if all run: one that its parent is starting again is waited for."""
-    places = tuple(place for place in worker_places() if place.release == __version__)
+    places = tuple(place for place in worker_places() if place.release == RELEASE)
     alive = [place for place in places if _is_alive(place)]
     if not alive:
         return ()
@@ -75,7 +83,7 @@ def _alive_workers() -> tuple[WorkerPlace, ...]:
 
 
 def _start_workers(count: int) -> tuple[WorkerPlace, ...]:
-    command = [sys.executable, "-m", "kproxy.proxy.relay", str(count)]
+    command = [sys.executable, "-m", "kproxy.proxy.relay", str(count), RELEASE]
     host.start_detached(command)
     return _await_workers(count)
 
@@ -83,7 +91,7 @@ def _start_workers(count: int) -> tuple[WorkerPlace, ...]:
 def _await_workers(count: int) -> tuple[WorkerPlace, ...]:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
-        own = [place for place in worker_places() if place.release == __version__ and place.count == count]
+        own = [place for place in worker_places() if place.release == RELEASE and place.count == count]
         if len(own) == count and all(map(_is_alive, own)):
             return tuple(own)
         time.sleep(0.02)
@@ -111,7 +119,7 @@ def reconnected(place: WorkerPlace, family: Family) -> WorkerConnection:
 
 def earlier_workers(family: Family) -> list[WorkerConnection]:
     """Connections to the workers of other releases."""
-    return _connected((place for place in worker_places() if place.release != __version__), family)
+    return _connected((place for place in worker_places() if place.release != RELEASE), family)
 
 
 def _connected(places: Iterable[WorkerPlace], family: Family) -> list[WorkerConnection]:

@@ -72,9 +72,9 @@ class Worker:
                 attended = time.monotonic()
             elif self._is_done(time.monotonic() - attended):
                 break
-        self._path.unlink(missing_ok=True)
         for relay in self._relays.values():
             relay.close()
+        self._path.unlink(missing_ok=True)
 
     def end(self, *_: object) -> None:
         """Let `run` return."""
