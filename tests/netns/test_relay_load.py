@@ -132,14 +132,17 @@ def test_ten_thousand_connections_are_open_at_once(node: Namespace) -> None:
         each = (memory_of(workers_of(node)) - before) / MANY
         print(f"{MANY} connections, {each:.0f} bytes of memory each")
         assert each < 8192
+        assert relay.count().limited == 0
         assert go_on(held) == {"alive": MANY}
-    assert relay.count().limited == 0
 
 
 def test_two_gibibytes_pass_both_ways_unchanged(node: Namespace) -> None:
     number = served(WorkerRelay(Family.IPV4, 2), port_of())
-    for port, address in ((SERVER_PORT, "127.0.0.1"), (number, "127.0.0.2")):
-        with client(node, "exchange", address, port, 2 * GIBIBYTE) as made:
+    for port, address, size in (
+        (SERVER_PORT, "127.0.0.1", GIBIBYTE // 16),
+        (number, "127.0.0.2", 2 * GIBIBYTE),
+    ):
+        with client(node, "exchange", address, port, size) as made:
             found = said(made)
         print(address, found)
         assert found["equal"]
