@@ -179,9 +179,13 @@ def _scratch() -> IO[bytes]:
 
 
 def start_detached(argv: Sequence[str]) -> None:
-    """Start a program that outlives this process: in a session of its own, with this one's standard error; raises `HostError`."""
+    """Start a program, named by its path, that outlives this process: in a session of its own, with this one's standard error.
+
+    Raises `HostError`.
+    """
+    without_input = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
     try:
-        subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True, cwd="/")
+        os.posix_spawn(argv[0], argv, os.environ, file_actions=without_input, setsid=True)
     except OSError as error:
         raise os_error(f"start {shlex.join(argv)}", error, Purpose.COMMAND) from error
 

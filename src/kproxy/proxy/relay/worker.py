@@ -74,7 +74,13 @@ class Worker:
                 break
         for relay in self._relays.values():
             relay.close()
+        self._listener.close()
         self._path.unlink(missing_ok=True)
+
+    @property
+    def relays(self) -> tuple[LocalRelay, ...]:
+        """Relays of the families that a daemon has named."""
+        return tuple(self._relays.values())
 
     def end(self, *_: object) -> None:
         """Let `run` return."""

@@ -72,6 +72,14 @@ class WorkerRelay:
                     total.limited += one.limited
         return total
 
+    def close(self) -> None:
+        """Leave the workers, which go on with what they have."""
+        with self._lock:
+            self._table = None
+            for worker in self._workers:
+                worker.close()
+            self._workers = []
+
     @contextmanager
     def _at_work(self) -> Iterator[None]:
         """Alone, and with all workers connected."""
