@@ -35,6 +35,7 @@ SERVER_PORT = 9000
 GIBIBYTE = 1 << 30
 ENDS = (sys.executable, "-m", "tests.support.relay_ends")
 WORKER = "kproxy.proxy.relay"
+_opened: list[WorkerRelay] = []
 
 
 @pytest.fixture
@@ -48,11 +49,19 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Namespace]
     assert server.stdout.readline() == b"ready\n"
     with made.entered():
         yield made
+    while _opened:
+        _opened.pop().close()
     server.kill()
     server.wait()
     server.stdout.close()
     kill_in(made, WORKER)
     made.close()
+
+
+def relay_of(workers: int) -> WorkerRelay:
+    """The daemon's end of workers, left when the test is over."""
+    _opened.append(WorkerRelay(Family.IPV4, workers))
+    return _opened[-1]
 
 
 def port_of(name: str = "default/web", **fields: Any) -> RelayPort:  # noqa: ANN401 - fields of a RelayPort
@@ -123,7 +132,7 @@ def memory_of(processes: list[int]) -> int:
 
 
 def test_ten_thousand_connections_are_open_at_once(node: Namespace) -> None:
-    relay = WorkerRelay(Family.IPV4, 2)
+    relay = relay_of(2)
     number = served(relay, port_of())
     before = memory_of(workers_of(node))
     with client(node, "hold", "127.0.0.2", number, MANY) as held:
@@ -137,7 +146,7 @@ def test_ten_thousand_connections_are_open_at_once(node: Namespace) -> None:
 
 
 def test_two_gibibytes_pass_both_ways_unchanged(node: Namespace) -> None:
-    number = served(WorkerRelay(Family.IPV4, 2), port_of())
+    number = served(relay_of(2), port_of())
     for port, address, size in (
         (SERVER_PORT, "127.0.0.1", GIBIBYTE // 16),
         (number, "127.0.0.2", 2 * GIBIBYTE),
@@ -175,7 +184,7 @@ def daemon_with_a_port(node: Namespace) -> tuple[int, subprocess.Popen[bytes]]:
     """A process that has the relay serve a port, as the daemon does; the port's number."""
     script = (
         "import time; from tests.netns.test_relay_load import *\n"
-        "print(served(WorkerRelay(Family.IPV4, 2), port_of()), flush=True); time.sleep(600)"
+        "print(served(relay_of(2), port_of()), flush=True); time.sleep(600)"
     )
     made = node.start([sys.executable, "-c", script], stdout=subprocess.PIPE)
     assert made.stdout
@@ -185,7 +194,7 @@ def daemon_with_a_port(node: Namespace) -> tuple[int, subprocess.Popen[bytes]]:
 
 
 def test_a_worker_that_is_killed_costs_its_own_connections_alone(node: Namespace) -> None:
-    relay = WorkerRelay(Family.IPV4, 2)
+    relay = relay_of(2)
     sticky = port_of("default/sticky", affinity_seconds=60)
     number = served(relay, port_of(), sticky)
     with client(node, "hold", "127.0.0.2", number, 200) as held:
@@ -211,7 +220,7 @@ def both_serve(number: int) -> bool:
 def test_workers_of_another_release_hand_their_sockets_over(
     node: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    relay = WorkerRelay(Family.IPV4, 2)
+    relay = relay_of(2)
     datagrams = port_of("default/dns", protocol=Protocol.UDP)
     number = served(relay, port_of(), datagrams)
     older = set(workers_of(node))
@@ -219,7 +228,7 @@ def test_workers_of_another_release_hand_their_sockets_over(
         assert said(held) == {"open": 200}
         with client(node, "connect", "127.0.0.2", number, 2000, 4) as busy:
             monkeypatch.setattr(fleet, "RELEASE", "another")
-            newer = WorkerRelay(Family.IPV4, 1)
+            newer = relay_of(1)
             assert served(newer, port_of(), datagrams) == number
             assert said(busy)["failures"] == 0
         assert len(set(workers_of(node)) - older) == 3  # as many as before, and their parent

@@ -185,7 +185,7 @@ def start_detached(argv: Sequence[str]) -> None:
     """
     without_input = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
     try:
-        os.posix_spawn(argv[0], argv, os.environ, file_actions=without_input, setsid=True)
+        os.posix_spawn(argv[0], tuple(argv), os.environ, file_actions=without_input, setsid=True)
     except OSError as error:
         raise os_error(f"start {shlex.join(argv)}", error, Purpose.COMMAND) from error
 

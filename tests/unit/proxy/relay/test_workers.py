@@ -20,6 +20,7 @@ from kproxy.proxy.relay.worker import Worker
 from kproxy.proxy.relay.workers import WorkerRelay
 
 COUNT = 2
+_opened: list[WorkerRelay] = []
 
 
 @pytest.fixture
@@ -43,6 +44,19 @@ def endpoint() -> Iterator[tuple[str, int]]:
         yield listener.getsockname()
 
 
+def relay_of() -> WorkerRelay:
+    """The daemon's end of the workers, left when the test is over."""
+    _opened.append(WorkerRelay(Family.IPV4))
+    return _opened[-1]
+
+
+@pytest.fixture(autouse=True)
+def left() -> Iterator[None]:
+    yield
+    while _opened:
+        _opened.pop().close()
+
+
 def port(endpoint: tuple[str, int], name: str = "default/web", **fields: object) -> RelayPort:
     given = {"protocol": Protocol.TCP, **fields}
     return RelayPort(service=name, address="127.0.0.1", port=0, endpoints=(endpoint,), **given)  # type: ignore[arg-type]
@@ -64,7 +78,7 @@ def test_a_tcp_port_is_every_workers_and_one_with_affinity_or_of_udp_is_one_work
     plain = port(endpoint)
     sticky = port(endpoint, "default/sticky", affinity_seconds=60)
     datagrams = port(endpoint, "default/dns", protocol=Protocol.UDP)
-    serve(WorkerRelay(Family.IPV4), plain, sticky, datagrams)
+    serve(relay_of(), plain, sticky, datagrams)
     assert [sum(sockets_of(one, of) for one in workers) for of in (plain, sticky, datagrams)] == [2, 1, 1]
 
 
@@ -72,8 +86,8 @@ def test_a_daemon_that_comes_again_finds_ports_and_numbers_and_closes_what_is_no
     workers: list[Worker], endpoint: tuple[str, int]
 ) -> None:
     stays, goes = port(endpoint), port(endpoint, "default/other")
-    (number, _) = serve(WorkerRelay(Family.IPV4), stays, goes)
-    again = WorkerRelay(Family.IPV4)
+    (number, _) = serve(relay_of(), stays, goes)
+    again = relay_of()
     assert again.open_missing([stays]) == {stays.key: number}
     assert all(sockets_of(one, goes) for one in workers), "rules still lead there"
     again.update([stays])
@@ -85,12 +99,12 @@ def test_workers_of_another_release_give_their_sockets_to_new_ones(
     workers: list[Worker], endpoint: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     web = port(endpoint)
-    (number,) = serve(WorkerRelay(Family.IPV4), web)
+    (number,) = serve(relay_of(), web)
     monkeypatch.setattr(fleet, "RELEASE", "next")
     newer = [Worker(worker_path(index, COUNT, "next")) for index in range(COUNT)]
     for one in newer:
         threading.Thread(target=one.run, daemon=True).start()
-    assert serve(WorkerRelay(Family.IPV4), web) == [number]
+    assert serve(relay_of(), web) == [number]
     assert not any(sockets_of(one, web) for one in workers)
     assert all(sockets_of(one, web) for one in newer)
     for one in newer:
@@ -104,7 +118,7 @@ def test_a_worker_without_a_daemon_closes_its_ports_and_ends(
     alone = Worker(worker_path(0, 1), lease_seconds=0.6)
     thread = threading.Thread(target=alone.run)
     thread.start()
-    relay = WorkerRelay(Family.IPV4)
+    relay = relay_of()
     serve(relay, port(endpoint))
     time.sleep(1.5)
     assert thread.is_alive(), "its daemon is there"
@@ -118,7 +132,7 @@ def test_a_clean_up_ends_workers_and_another_mode_closes_their_ports(
     workers: list[Worker], endpoint: tuple[str, int]
 ) -> None:
     web = port(endpoint)
-    serve(WorkerRelay(Family.IPV4), web)
+    serve(relay_of(), web)
     drain_workers(Family.IPV4)
     assert not any(sockets_of(one, web) for one in workers)
     end_workers()
@@ -128,4 +142,4 @@ def test_a_clean_up_ends_workers_and_another_mode_closes_their_ports(
 def test_without_a_folder_the_reason_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUNTIME_DIRECTORY", "/proc/none")
     with pytest.raises(HostError, match="RUNTIME_DIRECTORY"):
-        WorkerRelay(Family.IPV4).update([])
+        relay_of().update([])
