@@ -131,6 +131,7 @@ def memory_of(processes: list[int]) -> int:
     return total
 
 
+@pytest.mark.timeout(1200)
 def test_ten_thousand_connections_are_open_at_once(node: Namespace) -> None:
     relay = relay_of(2)
     number = served(relay, port_of())
@@ -145,6 +146,7 @@ def test_ten_thousand_connections_are_open_at_once(node: Namespace) -> None:
         assert go_on(held) == {"alive": MANY}
 
 
+@pytest.mark.timeout(1200)
 def test_two_gibibytes_pass_both_ways_unchanged(node: Namespace) -> None:
     number = served(relay_of(2), port_of())
     for port, address, size in (

@@ -39,7 +39,9 @@ class WorkerConnection:
 
     @property
     def has_ended(self) -> bool:
-        """True if the other end has closed: it sends nothing unasked."""
+        """True if one of the ends has closed: the other one sends nothing unasked."""
+        if self._socket.fileno() < 0:
+            return True
         poll = select.poll()
         poll.register(self._socket, select.POLLRDHUP)
         return bool(poll.poll(0))
