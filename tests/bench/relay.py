@@ -139,8 +139,8 @@ def _memory(client: Namespace, one: Contestant) -> float:
     return used / HELD / 1024
 
 
-def _client(namespace: Namespace, *words: object) -> Mapping[str, float]:
-    answer: Mapping[str, float] = json.loads(namespace.run([*ENDS, "client", *map(str, words)]))
+def _client(namespace: Namespace, *arguments: object) -> Mapping[str, float]:
+    answer: Mapping[str, float] = json.loads(namespace.run([*ENDS, "client", *map(str, arguments)]))
     return answer
 
 

@@ -78,9 +78,9 @@ def served(relay: WorkerRelay, *ports: RelayPort) -> int:
 
 
 @contextlib.contextmanager
-def client(node: Namespace, kind: str, *words: object) -> Iterator[subprocess.Popen[bytes]]:
+def client(node: Namespace, kind: str, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
     pipe = subprocess.PIPE
-    made = node.start([*ENDS, "client", kind, *map(str, words)], stdin=pipe, stdout=pipe)
+    made = node.start([*ENDS, "client", kind, *map(str, arguments)], stdin=pipe, stdout=pipe)
     yield made
     for end in (made.stdin, made.stdout):
         assert end

@@ -25,7 +25,7 @@ _PAUSE_SECONDS = 0.1
 _running: dict[int, int] = {}
 
 
-def main(arguments: list[str]) -> int:
+def run_workers(arguments: list[str]) -> int:
     """Fork the workers, and wait for them; returns 0, or 2 for wrong arguments."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
     number, release = (*arguments, __version__)[:2] if arguments else ("", "")
@@ -69,4 +69,4 @@ def _pass_on(number: int, _frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_workers(sys.argv[1:]))

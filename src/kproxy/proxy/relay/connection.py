@@ -28,7 +28,7 @@ class WorkerConnection:
         self._socket.settimeout(_ANSWER_SECONDS)
         try:
             self._socket.connect(str(place.path))
-            self.open = dict(self._ports(wire.Hello(family))[0].numbers)
+            self.open = dict(self._ports(wire.SelectFamily(family))[0].numbers)
         except OSError:
             self._socket.close()
             raise
@@ -57,21 +57,21 @@ class WorkerConnection:
         there = [port for port in ports if port.key in of.open]
         for start in range(0, len(there), wire.MOST_SOCKETS):
             some = there[start : start + wire.MOST_SOCKETS]
-            found, sockets = of._ports(wire.Release([port.key for port in some]))
+            found, sockets = of._ports(wire.ReleasePorts([port.key for port in some]))
             named = {port.key: port for port in some}
             self._serve([(named[key], number) for key, number in found.numbers], sockets)
             for each in sockets:
                 each.close()
 
     def _serve(self, ports: list[tuple[RelayPort, int]], sockets: list[socket.socket]) -> None:
-        answer, _ = self._ports(wire.Serve(ports), sockets)
+        answer, _ = self._ports(wire.ServePorts(ports), sockets)
         self.open |= dict(answer.numbers)
         self.sent |= {port.key: port for port, _ in ports if port.key in self.open}
 
     def shut(self, keys: list[RelayKey], *, reset_kept_sources: bool = False) -> None:
         """Close these ports."""
         if keys:
-            self._ports(wire.Shut(keys, reset_kept_sources))
+            self._ports(wire.ShutPorts(keys, reset_kept_sources))
         for key in keys:
             self.open.pop(key, None)
             self.sent.pop(key, None)
@@ -84,7 +84,7 @@ class WorkerConnection:
 
     def end(self) -> None:
         """End the process; returns when it has closed its sockets."""
-        wire.send(self._socket, wire.End())
+        wire.send(self._socket, wire.EndWorker())
         with suppress(OSError, EOFError):
             wire.receive_reply(self._socket)
 

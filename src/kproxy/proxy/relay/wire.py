@@ -1,7 +1,7 @@
 """Messages between the daemon and a relay worker, on a Unix socket: a request, then its reply, each with sockets beside it (unix(7), SCM_RIGHTS).
 
 A message is a header (length of the body, number of sockets) and the body in MessagePack.  Both ends are of the same release, but for
-`Hello`, `Release`, `Shut` and `End`, which a release must understand of those before it.
+`SelectFamily`, `ReleasePorts`, `ShutPorts` and `EndWorker`, which a release must understand of those before it.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ MOST_SOCKETS = 250
 _HEADER = struct.Struct("!II")
 
 
-class Hello(msgspec.Struct, tag=True):
+class SelectFamily(msgspec.Struct, tag=True):
     """The first request: of this family are all that follow.  Reply: `Ports`, those that are open."""
 
     family: Family
 
 
-class Serve(msgspec.Struct, tag=True):
+class ServePorts(msgspec.Struct, tag=True):
     """Serve these ports too, each at its number (0: any), or by its socket if there are sockets.  Reply: `Ports`."""
 
     ports: list[tuple[RelayPort, int]]
 
 
-class Shut(msgspec.Struct, tag=True):
+class ShutPorts(msgspec.Struct, tag=True):
     """Close these ports, not their connections; ``reset_kept_sources``: of those, the ones from clients' addresses.  Reply: `Ports`."""
 
     keys: list[RelayKey]
     reset_kept_sources: bool = False
 
 
-class Release(msgspec.Struct, tag=True):
+class ReleasePorts(msgspec.Struct, tag=True):
     """Give up these ports, at most `MOST_SOCKETS`.  Reply: `Ports`, with their sockets in that order."""
 
     keys: list[RelayKey]
@@ -49,11 +49,11 @@ class Count(msgspec.Struct, tag=True):
     """Reply: `Counted`."""
 
 
-class End(msgspec.Struct, tag=True):
+class EndWorker(msgspec.Struct, tag=True):
     """End the process, connections too.  No reply."""
 
 
-Request = Hello | Serve | Shut | Release | Count | End
+Request = SelectFamily | ServePorts | ShutPorts | ReleasePorts | Count | EndWorker
 
 
 class Ports(msgspec.Struct, tag=True):

@@ -112,9 +112,9 @@ class Worker:
                 except msgspec.MsgspecError as error:
                     log.warning("relay: a daemon of another release: %s", error)
                     break
-                if isinstance(request, wire.Hello):
+                if isinstance(request, wire.SelectFamily):
                     relay = self._relay(request.family)
-                if isinstance(request, wire.End):
+                if isinstance(request, wire.EndWorker):
                     self.end()
                     break
                 if relay is not None:
@@ -135,16 +135,16 @@ class Worker:
         self, relay: LocalRelay, request: wire.Request, sockets: list[socket.socket]
     ) -> tuple[wire.Reply, list[socket.socket]]:
         match request:
-            case wire.Serve(ports):
+            case wire.ServePorts(ports):
                 taken = {port.key: found for (port, _), found in zip(ports, sockets, strict=False) if sockets}
                 wanted = {port.key: number for port, number in ports}
                 numbers = relay.serve([port for port, _ in ports], wanted, taken)
                 return wire.Ports(list(numbers.items()), list(relay.failed.items())), []
-            case wire.Release(keys):
+            case wire.ReleasePorts(keys):
                 released = relay.release(keys)
                 found = [(key, each.getsockname()[1]) for key, each in released.items()]
                 return wire.Ports(found), list(released.values())
-            case wire.Shut(keys, reset_kept_sources):
+            case wire.ShutPorts(keys, reset_kept_sources):
                 relay.shut(keys)
                 if reset_kept_sources:
                     relay.reset_kept_sources()

@@ -17,7 +17,7 @@ from kproxy.proxy.backends import find_backend
 from kproxy.proxy.daemon.cluster.store import ClusterStore
 from kproxy.proxy.daemon.http.metrics import OWN_PREFIX, PREFIX
 from kproxy.proxy.daemon.sync.family_sync import FamilySync
-from kproxy.proxy.daemon.sync.relaying import Relay, running_relays
+from kproxy.proxy.daemon.sync.relaying import FamilyRelay, running_relays
 from kproxy.proxy.plan import Exposure, Frontend, OnEmpty, Plan, PoolScope, ServicePortName
 from kproxy.proxy.snapshot import changed_keys
 
@@ -123,7 +123,7 @@ def _descriptor_shortages() -> Metric:
     return found
 
 
-def relay_metrics(relays: Mapping[Family, Relay]) -> Iterator[Metric]:
+def relay_metrics(relays: Mapping[Family, FamilyRelay]) -> Iterator[Metric]:
     """Connections of the relays (ours); none without one."""
     if not relays:
         return

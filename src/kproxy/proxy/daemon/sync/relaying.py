@@ -21,7 +21,7 @@ from kproxy.proxy.relay.wire import Counted
 from kproxy.proxy.relay.workers import WorkerRelay
 
 
-class Relay(Interface):
+class FamilyRelay(Interface):
     """The relay of one family: in this process, or in workers that outlive it."""
 
     def open_missing(self, ports: Iterable[RelayPort]) -> Mapping[RelayKey, int]:
@@ -34,10 +34,10 @@ class Relay(Interface):
         """Counts of events, and of open connections."""
 
 
-_relays: dict[Family, Relay] = {}
+_relays: dict[Family, FamilyRelay] = {}
 
 
-def running_relay(family: Family) -> Relay:
+def running_relay(family: Family) -> FamilyRelay:
     """The relay in this process for a family, started at the first call."""
     if family not in _relays:
         relay = _relays[family] = LocalRelay()
@@ -45,12 +45,12 @@ def running_relay(family: Family) -> Relay:
     return _relays[family]
 
 
-def worker_relay(family: Family, workers: int) -> Relay:
+def worker_relay(family: Family, workers: int) -> FamilyRelay:
     """The relay in workers for a family; those are found or started when it has something to serve."""
     return _relays.setdefault(family, WorkerRelay(family, workers))
 
 
-def running_relays() -> Mapping[Family, Relay]:
+def running_relays() -> Mapping[Family, FamilyRelay]:
     """The relays of this daemon."""
     return _relays
 
@@ -58,7 +58,7 @@ def running_relays() -> Mapping[Family, Relay]:
 class RelayingDataplane:
     """A dataplane, and the relay's ports for each plan that it applied."""
 
-    def __init__(self, plane: Dataplane, relay: Relay) -> None:
+    def __init__(self, plane: Dataplane, relay: FamilyRelay) -> None:
         self._plane, self._relay = plane, relay
 
     def apply(self, plan: Plan) -> Applied:
@@ -92,7 +92,7 @@ class PortalDataplane:
     def __init__(
         self,
         plane: Dataplane,
-        relay: Relay,
+        relay: FamilyRelay,
         portals: Portals,
         addresses: Callable[[], Iterable[Address]],
     ) -> None:
