@@ -28,7 +28,7 @@ from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.processes import Xtables
 from kproxy.options.arguments import OldName
-from tests.bench import datapath, datapath_results, place, report
+from tests.bench import datapath, datapath_results, place, relay, report
 from tests.bench.measure import Measured, measure
 from tests.bench.order import Order
 from tests.bench.results import BOUND_FROM, Goal, Result, document, growth
@@ -45,6 +45,8 @@ def main(arguments: Sequence[str]) -> int:
     """Measure as the arguments say, and report; returns the exit status."""
     options = _parser().parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else 200)
+    if options.relay:
+        return relay.run(console, options.results)
     if options.kernel != KernelName.HOST.value:
         try:
             if (status := place.elsewhere(arguments, _wanted(options), console.print)) is not None:
@@ -247,6 +249,11 @@ def _parser() -> argparse.ArgumentParser:
         help="default 5000x5; may be repeated",
     )
     add("--datapath", action="store_true", help="what the rules cost traffic: time of new connections")
+    add(
+        "--relay",
+        action="store_true",
+        help="userspace mode's relay beside asyncio, socat, haproxy and the kernel",
+    )
     add(
         "--connects",
         type=_count,

@@ -30,6 +30,8 @@ PROXIES = [
     pytest.param("iptables", Xtables.NFT, id="iptables-nft"),
     pytest.param("iptables", Xtables.LEGACY, id="iptables-legacy"),
     pytest.param("nftables", Xtables.NFT, id="nftables"),
+    pytest.param("userspace", Xtables.NFT, id="userspace-nft"),
+    pytest.param("userspace", Xtables.LEGACY, id="userspace-legacy"),
 ]
 
 

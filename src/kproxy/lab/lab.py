@@ -194,15 +194,17 @@ class Lab:
                 break
         return reopened, seen
 
-    def close_listener(self, number: int, protocol: Protocol) -> None:
+    def close_listener(self, number: int, protocol: Protocol, *, hangs: bool = False) -> None:
         """Close the listening socket of the server that this probe's request reached.
 
-        Raises `LabError` when it reached none.
+        ``hangs``: TCP connections are not refused from now on, but not answered. Raises `LabError` when it reached none.
         """
         if not (receptions := self.servers.receptions(number)):
             raise LabError("no server of the lab has answered the flow")
         server = receptions[-1]
         self.servers.stop(self.network[server.who], server.at.port, protocol)
+        if hangs:
+            self.servers.hang(self.network[server.who], server.at)
 
     async def exchange(self, channel: Channel, number: int, size: int, patience: float) -> Observation:
         """One exchange over a channel; `Silent` gets its evidence."""

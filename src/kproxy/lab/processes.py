@@ -122,6 +122,16 @@ def spawn(
     return Process(argv, popen, log)
 
 
+def kill_in(namespace: Namespace, text: str) -> None:
+    """Kill the processes inside (SIGKILL) whose command line has a text; one that ends meanwhile is no error."""
+    inside = Path(namespace.path).stat().st_ino
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if text in command and (entry / "ns/net").stat().st_ino == inside:
+                os.kill(int(entry.name), signal.SIGKILL)
+
+
 def xtables_lock_file(log: Path) -> Path:
     """Lock file of the iptables tools that a program with this log runs (iptables-legacy alone takes it)."""
     return log.with_suffix(".xtables.lock")

@@ -33,6 +33,12 @@ mount --bind /proc/sys/net /proc/sys/net
 mount -o remount,bind,ro /proc/sys
 shift
 """
+_KILL_OTHERS = """
+for each in /proc/[0-9]*; do
+    number=${each#/proc/}
+    [ "$number" = 1 ] || [ "$number" = $$ ] || tr '\\0' ' ' <"$each/cmdline" | grep -qF -- "$1" || kill -KILL "$number"
+done
+"""
 _OPTIONS = {"tmpfs": "-o size=256m"}
 _READY = b"ready\n"
 _ENDS_WITHIN = 10.0
@@ -54,22 +60,23 @@ class Sandbox:
         limits = ("prlimit", f"--fsize={LARGEST_FILE}")
         return [*limits, *self._enter(), "env", f"--chdir={os.getcwd()}", *argv]  # noqa: PTH109 (a text)
 
-    async def clear(self) -> None:
-        """Kill all processes inside (SIGKILL)."""
-        everybody = self._namespace.start([*self._enter(), "sh", "-c", "kill -KILL -1"], **_SILENT)
-        await wait_finished(everybody)
+    async def clear(self, spared: str = "") -> None:
+        """Kill all processes inside (SIGKILL) but those whose command line has the text ``spared``; empty: all."""
+        script = [_KILL_OTHERS, "kill", spared] if spared else ["kill -KILL -1"]
+        killing = self._namespace.start([*self._enter(), "sh", "-c", *script], **_SILENT)
+        await wait_finished(killing)
 
-    async def end(self, processes: Iterable[Process]) -> None:
-        """Kill all processes inside until these (whose commands `command` made) have ended.
+    async def end(self, processes: Iterable[Process], spared: str = "") -> None:
+        """Kill processes inside as `clear` does until these (whose commands `command` made) have ended.
 
         Nothing is killed from outside: a parent killed with its child leaves it to the machine's first process, which
         may take seconds to reap it or never do, and until then the kernel keeps the sandbox.
         """
-        await self.clear()
+        await self.clear(spared)
         for process in processes:
             while not await _within(_ENTERS_WITHIN, process.wait()):
                 process.resume()  # a stopped parent does not reap its child
-                await self.clear()
+                await self.clear(spared)
 
     async def close(self) -> None:
         """End the sandbox: the kernel kills all its processes with the first one."""

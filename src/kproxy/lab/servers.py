@@ -22,6 +22,8 @@ from kproxy.model.network import Address, Protocol
 
 _BACKLOG = 1024
 _BATCH = 64
+_FILLING = 3
+"""Connections after which a backlog of 0 is full: one is accepted, and one more may wait."""
 _ANYWHERE = (ip_address("0.0.0.0"), ip_address("::"))  # noqa: S104 (in a namespace of the lab)
 
 ListeningSocket = socket.socket
@@ -34,6 +36,7 @@ class Servers:
         self._loop = asyncio.get_running_loop()
         self._ears: dict[tuple[str, int, Protocol], list[ListeningSocket]] = {}
         self._connections: set[ServerConnection] = set()
+        self._hanging: list[socket.socket] = []
         self._by_number: dict[int, ServerConnection] = {}
         self._receptions: dict[int, list[Reception]] = {}
         self.greet: Callable[[Reception], str] | None = None
@@ -66,6 +69,17 @@ class Servers:
             self._loop.remove_reader(listener.fileno())
             listener.close()
 
+    def hang(self, namespace: Namespace, at: Socket) -> None:
+        """Let the kernel leave TCP connections to an address unanswered: a socket with a full backlog listens there."""
+        listener = _listening(namespace, at.address, at.port, Protocol.TCP)
+        listener.listen(0)
+        unanswered = [listener]
+        for _ in range(_FILLING):
+            client = namespace.socket(listener.family, socket.SOCK_STREAM)
+            client.connect_ex((str(at.address), at.port))
+            unanswered.append(client)
+        self._hanging += unanswered
+
     def close(self) -> None:
         """Stop all servers and drop their connections."""
         for listeners in self._ears.values():
@@ -73,6 +87,8 @@ class Servers:
                 self._loop.remove_reader(listener.fileno())
                 listener.close()
         self._ears.clear()
+        for end in self._hanging:
+            end.close()
         for connection in list(self._connections):
             connection.close()
 

@@ -178,6 +178,18 @@ def _scratch() -> IO[bytes]:
         raise os_error("make a file in memory", error, Purpose.COMMAND) from error
 
 
+def start_detached(argv: Sequence[str]) -> None:
+    """Start a program, named by its path, that outlives this process: in a session of its own, with this one's standard error.
+
+    Raises `HostError`.
+    """
+    without_input = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
+    try:
+        os.posix_spawn(argv[0], tuple(argv), os.environ, file_actions=without_input, setsid=True)
+    except OSError as error:
+        raise os_error(f"start {shlex.join(argv)}", error, Purpose.COMMAND) from error
+
+
 def _start(
     argv: Sequence[str], out: IO[bytes], err: IO[bytes], environment: Mapping[str, str] | None
 ) -> subprocess.Popen[bytes]:

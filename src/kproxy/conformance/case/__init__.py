@@ -11,7 +11,7 @@ routed one.
 
 from __future__ import annotations
 
-from kproxy.conformance.case.cases import DEFAULT, Case, Feature, Profile, case
+from kproxy.conformance.case.cases import DEFAULT, OPTIONAL_FEATURES, Case, Feature, Profile, case
 from kproxy.conformance.case.outcomes import (
     DROPPED,
     MASQUERADED,
@@ -91,6 +91,7 @@ __all__ = [
     "DEFAULT",
     "DROPPED",
     "MASQUERADED",
+    "OPTIONAL_FEATURES",
     "PRESERVED",
     "REJECTED",
     "RESET",

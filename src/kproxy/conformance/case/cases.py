@@ -37,6 +37,11 @@ class Feature(enum.Enum):
     INCOMPLETE_ENDPOINT_PORTS = "incompleteEndpointPorts"
     REFUSED_WRITES = "refusedWrites"
     MODE_CHANGE = "modeChange"
+    CONNECTION_RETRY = "connectionRetry"
+
+
+OPTIONAL_FEATURES = frozenset({Feature.CONNECTION_RETRY})
+"""Features that a subject has only where it says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

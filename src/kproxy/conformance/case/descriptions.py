@@ -138,8 +138,9 @@ def _describe_fault(step: FailWrites | AllowWrites | DuringWatchFault | Unjudged
         case DuringWatchFault(fault=deaf, changes=changes):
             made = "; ".join(_describe_event(change) for change in changes)
             return f"while no proxy learns of it, as {deaf.value}: {made}"
-        case StopListening(flow=flow):
-            return f"the endpoint of flow {flow!r} stops listening"
+        case StopListening(flow=flow, hangs=hangs):
+            how = "accepts no more connections, and refuses none" if hangs else "stops listening"
+            return f"the endpoint of flow {flow!r} {how}"
         case OutOfWindow(flow=flow):
             return f"the endpoint of flow {flow!r} sends a segment far outside the window"
         case Wait(seconds=seconds):

@@ -217,9 +217,13 @@ class Reopen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopListening:
-    """Close the listening socket at the endpoint of a held flow: its kernel refuses later packets."""
+    """Close the listening socket at the endpoint of a held flow: its kernel refuses later packets.
+
+    ``hangs``: it accepts no more TCP connections instead, and its kernel does not answer them.
+    """
 
     flow: str
+    hangs: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

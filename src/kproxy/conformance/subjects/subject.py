@@ -18,7 +18,7 @@ from typing import Annotated
 
 import msgspec
 
-from kproxy.conformance.case import Case, Feature
+from kproxy.conformance.case import OPTIONAL_FEATURES, Case, Feature
 from kproxy.conformance.subjects.deviations import Deviation
 from kproxy.spec.clauses import CLAUSES
 
@@ -95,9 +95,13 @@ class Subject:
     processes: tuple[SubjectProcess, ...] = ()
     version_command: tuple[str, ...] = ()
     cleanup_command: tuple[str, ...] = ()
+    outlived_by: str = ""
+    """Text in the command line of processes that the proxy starts and that outlive it: a restart leaves them alone."""
     binary: str = ""
     min_sync_period: str = "10ms"
-    features: frozenset[Feature] = frozenset(Feature)
+    features: frozenset[Feature] = frozenset(Feature) - OPTIONAL_FEATURES
+    optional: Mapping[str, frozenset[Feature]] = field(default_factory=dict)
+    """By mode: features beyond those."""
     without: Mapping[str, frozenset[Feature]] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
@@ -112,7 +116,8 @@ class Subject:
 
     def missing_features(self, case: Case, mode: str) -> frozenset[Feature]:
         """Features of the case that the subject does not claim in that mode."""
-        claimed = self.features - self.without.get(mode, frozenset())
+        claimed = self.features | self.optional.get(mode, frozenset())
+        claimed -= self.without.get(mode, frozenset())
         if self.mode_before(mode) is None:
             claimed -= {Feature.MODE_CHANGE}
         return case.features - claimed
@@ -187,8 +192,9 @@ def _problem(subject: Subject, binary: str) -> str:
         return "`command` is for one process, `[[processes]]` for several: give one of them"
     if twice := sorted({name for name in names if names.count(name) > 1}):
         return f"several processes are called {', '.join(twice)}"
-    if strange := sorted(subject.without.keys() - set(subject.modes)):
-        return f"[without] {', '.join(strange)}: modes are {', '.join(subject.modes)}"
+    for table, by_mode in (("without", subject.without), ("optional", subject.optional)):
+        if strange := sorted(by_mode.keys() - set(subject.modes)):
+            return f"[{table}] {', '.join(strange)}: modes are {', '.join(subject.modes)}"
     if problem := _unknown_name(subject.deviations, subject.modes):
         return problem
     if not (subject.binary or binary) and any("{binary}" in argument for argument in arguments):
@@ -229,7 +235,7 @@ def _hint(problem: str) -> str:
         return '; it lists what it excuses: excuses = [{ case = "group.name", clauses = ["group.clause"], steps = [2] }]'
     if "matching regex '^/' - at `key` in `$.mounts`" in problem:
         return "; a mount point is an absolute path"
-    lists = {"$.mounts": FileSystem, "$.features": Feature, "$.without": Feature}
+    lists = {"$.mounts": FileSystem, "$.features": Feature, "$.without": Feature, "$.optional": Feature}
     for place, known in lists.items():
         if "enum value" in problem and place in problem:
             return f"; known are {', '.join(one.value for one in known)}"

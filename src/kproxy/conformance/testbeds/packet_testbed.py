@@ -157,7 +157,7 @@ class PacketTestbed:
     async def act(self, instance: Instance, act: UnjudgedAction) -> None:
         """Perform an action that is not judged; the one that every transport supports."""
         assert isinstance(act, StopListening)
-        await self._transport.close_listener(self._flow(instance, act.flow)[0])
+        await self._transport.close_listener(self._flow(instance, act.flow)[0], hangs=act.hangs)
 
     def _flow(self, instance: Instance, name: str) -> tuple[FlowHandle, Open]:
         if (instance.name, name) not in self._flows:

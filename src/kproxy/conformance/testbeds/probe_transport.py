@@ -54,8 +54,8 @@ class ProbeTransport(Interface):
     async def reopen(self, flow: FlowHandle, patience: float) -> tuple[FlowHandle | None, Traced]:
         """Make the server close a flow's connection, and connect again from the same port."""
 
-    async def close_listener(self, flow: FlowHandle) -> None:
-        """Close the listening socket of the server that replied on a flow last."""
+    async def close_listener(self, flow: FlowHandle, *, hangs: bool) -> None:
+        """Close the listening socket of the server that replied on a flow last; ``hangs``: one stays that does not answer."""
 
 
 class LabTransport:
@@ -105,10 +105,10 @@ class LabTransport:
         anew, seen = await self._lab.reopen(lab_flow(flow), patience)
         return anew, _traced(seen)
 
-    async def close_listener(self, flow: FlowHandle) -> None:
+    async def close_listener(self, flow: FlowHandle, *, hangs: bool) -> None:
         """Close the listening socket of a flow's server."""
         held = lab_flow(flow)
-        self._lab.close_listener(held.last, held.request.protocol)
+        self._lab.close_listener(held.last, held.request.protocol, hangs=hangs)
 
 
 def _traced(seen: Observation) -> Traced:

@@ -30,6 +30,7 @@ from kproxy.lab.network import Network
 from kproxy.lab.processes import (
     Process,
     Xtables,
+    kill_in,
     listen_in,
     run_in,
     spawn,
@@ -144,10 +145,7 @@ class Proxies:
         if masquerade_bit is not None:
             self._masquerade_bits[node] = masquerade_bit
         values = self._write_files(node)
-        environment = {
-            name: fill_placeholders(text, values) for name, text in self._subject.environment.items()
-        }
-        environment |= dict(self._profile.environment)
+        environment = {**self._environment(values), **dict(self._profile.environment)}
         self._running[node] = []
         before: Sequence[str] = ()
         for program in self._subject.all_processes:
@@ -184,14 +182,15 @@ class Proxies:
     async def kill(self, node: str) -> None:
         """Kill a node's proxy with SIGKILL and wait for its end.
 
-        In a sandbox, all other processes of the sandbox are killed too. A later start there is in the judged mode.
+        In a sandbox, all other processes of the sandbox are killed too, but those that outlive the proxy. A later
+        start there is in the judged mode.
         """
         self._modes.pop(node, None)
         await self._end(node, self._running.pop(node))
 
     async def _end(self, node: str, processes: Iterable[Process]) -> None:
         if node in self._rooms:
-            await self._rooms[node].end(processes)
+            await self._rooms[node].end(processes, self._subject.outlived_by)
             return
         for process in processes:
             process.kill()
@@ -221,6 +220,8 @@ class Proxies:
             await self.take_writes(node)
         for node in list(self._running):
             await self.kill(node)
+            if node not in self._rooms and self._subject.outlived_by:
+                kill_in(self._network[node], self._subject.outlived_by)
         while self._rooms:
             await self._rooms.popitem()[1].close()
 
@@ -237,7 +238,10 @@ class Proxies:
         await self.kill(node)
         values = self._values(node)
         argv = [fill_placeholders(argument, values) for argument in self._subject.cleanup_command]
-        cleaning = spawn(argv, self._network[node], log=self.log(node), path_prefix=self._tools)
+        environment = self._environment(values)
+        cleaning = spawn(
+            argv, self._network[node], log=self.log(node), env=environment, path_prefix=self._tools
+        )
         await cleaning.wait()
         if cleaning.returncode:
             raise SubjectFailed(self.explained(f"{shlex.join(argv)} ended with {cleaning.returncode}", node))
@@ -334,6 +338,9 @@ class Proxies:
     def pid(self, node: str) -> int:
         """Process ID of a node's proxy."""
         return self._running[node][0].pid
+
+    def _environment(self, values: Mapping[str, str]) -> Mapping[str, str]:
+        return {name: fill_placeholders(text, values) for name, text in self._subject.environment.items()}
 
     def _write_files(self, node: str) -> Mapping[str, str]:
         home = self._directory / node

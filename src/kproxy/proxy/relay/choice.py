@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from kproxy.proxy.relay.table import RelayEndpoint, RelayPort
 
 DIAL_SECONDS = (0.25, 0.5, 1.0, 2.0)
@@ -34,22 +36,30 @@ class EndpointTurns:
     """The turn of one port's endpoints, and the endpoints that its clients are bound to.  ``port`` may be replaced at any time."""
 
     port: RelayPort
-    _turn: int = 0
+    turn: int = 0
     _bound: dict[str, tuple[RelayEndpoint, float]] = field(default_factory=dict)
 
-    def choose(self, client: str, now: float) -> RelayEndpoint:
+    def choose(self, client: str, now: float, failed: Collection[RelayEndpoint] = ()) -> RelayEndpoint:
         """The endpoint to try: the client's own while its affinity lasts and the endpoint is there, else the next in turn.
 
-        ``now`` in seconds on any steady clock.  Clauses ``affinity.client-ip.sticks``, ``affinity.timeout.frees-choice``.
+        ``failed``: endpoints that this connection has tried; another is taken if there is one, whatever turns other
+        connections took meanwhile (``balancing.retry.refused``).  ``now`` in seconds on any steady clock.  Clauses ``affinity.client-ip.sticks``, ``affinity.timeout.frees-choice``.
         """
         endpoints, seconds = self.port.endpoints, self.port.affinity_seconds
         endpoint, since = self._bound.get(client, (None, 0.0))
-        if seconds is None or endpoint not in endpoints or now - since >= seconds:
-            endpoint = endpoints[self._turn % len(endpoints)]
-            self._turn += 1
+        if seconds is None or endpoint not in endpoints or now - since >= seconds or endpoint in failed:
+            endpoint = self._next(endpoints, failed)
         assert endpoint is not None
         if seconds is not None:
             self._bind(client, endpoint, now)
+        return endpoint
+
+    def _next(self, endpoints: tuple[RelayEndpoint, ...], failed: Collection[RelayEndpoint]) -> RelayEndpoint:
+        for _ in endpoints:
+            endpoint = endpoints[self.turn % len(endpoints)]
+            self.turn += 1
+            if endpoint not in failed:
+                break
         return endpoint
 
     def failed(self, client: str, endpoint: RelayEndpoint) -> None:

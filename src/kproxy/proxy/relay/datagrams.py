@@ -34,13 +34,14 @@ _Client = tuple[str, int]
 class Flow:
     """A client's flow: the socket towards its endpoint, and what that has not answered."""
 
-    __slots__ = ("attempt", "endpoint", "last", "socket", "unanswered")
+    __slots__ = ("attempt", "endpoint", "last", "socket", "tried", "unanswered")
 
     def __init__(self) -> None:
         self.socket: socket.socket | None = None
         self.endpoint: RelayEndpoint | None = None
         self.last = 0.0
         self.attempt = 0
+        self.tried: tuple[RelayEndpoint, ...] = ()
         self.unanswered: bytes | None = None
 
 
@@ -98,7 +99,11 @@ class DatagramPort:
             self._end(client)
 
     def close(self) -> None:
-        """End; flows whose endpoint serves are left to another socket of the service port, at their client's next datagram."""
+        """End as `release` does, and close the socket."""
+        self.release().close()
+
+    def release(self) -> socket.socket:
+        """Give up the listening socket; flows whose endpoint serves are left to another socket of the service port, at their client's next datagram."""
         for client, flow in list(self._flows.items()):
             if flow.socket is not None and flow.endpoint in self._chooser.port.serving:
                 self._loop.unwatch(flow.socket)
@@ -106,7 +111,7 @@ class DatagramPort:
             else:
                 self._end(client)
         self._loop.unwatch(self._listener)
-        self._listener.close()
+        return self._listener
 
     def _receive(self, _: int) -> None:
         for _round in range(_BATCH):
@@ -121,7 +126,7 @@ class DatagramPort:
         if len(self._flows) >= MAX_FLOWS:
             self._end(next(iter(self._flows)))
         self._flows[client] = flow  # at the end: in order of their last datagram
-        flow.last, flow.attempt = self._loop.now(), 0
+        flow.last, flow.attempt, flow.tried = self._loop.now(), 0, ()
         flow.unanswered = data
         self._send(client, flow, data)
 
@@ -150,7 +155,7 @@ class DatagramPort:
         self._end(client)
 
     def _connect(self, client: _Client, flow: Flow) -> socket.socket:
-        endpoint = flow.endpoint = self._chooser.choose(client[0], self._loop.now())
+        endpoint = flow.endpoint = self._chooser.choose(client[0], self._loop.now(), flow.tried)
         ends, port = (client[0], client[1]), self._chooser.port
         source = source_for(ends, endpoint, port, keeps_source=self._keeps_source)
         made = flow.socket = dial(endpoint, socket.SOCK_DGRAM, source)
@@ -183,6 +188,7 @@ class DatagramPort:
     def _refused(self, client: _Client, flow: Flow) -> None:
         flow.attempt += 1
         if flow.endpoint is not None:
+            flow.tried += (flow.endpoint,)
             self._chooser.failed(client[0], flow.endpoint)
         self._disconnect(flow)
 

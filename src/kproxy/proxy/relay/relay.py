@@ -5,102 +5,38 @@ of the node has it) is logged once, tried again at the next update, and costs no
 closed go on until one of their ends closes (``established.survives-removal-of-its-endpoint``); they end with this process.
 
 At most `max_connections` are open at a time.  Beyond, clients wait in the backlogs of their ports, a line is logged every 10 s, and
-`Counts.limited` grows.
+`Counted.limited` grows.
 """
 
 from __future__ import annotations
 
-import heapq
 import logging
 import select
 import socket
 import threading
-import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from types import MappingProxyType
 
 from kproxy.linux import descriptors
 from kproxy.linux.descriptors import Purpose
 from kproxy.model.network import Protocol
 from kproxy.proxy.relay.choice import EndpointTurns
 from kproxy.proxy.relay.datagrams import DatagramPort, LeftFlows, expire_left
+from kproxy.proxy.relay.loop import EventLoop
 from kproxy.proxy.relay.streams import PipePool, Stream
 from kproxy.proxy.relay.table import RelayKey, RelayPort, TurnsKey
+from kproxy.proxy.relay.wire import Counted
 
 _BACKLOG = 1024
 _ACCEPTS = 64
 _EXPIRY_SECONDS = 5.0
 _LOG_SECONDS = 10.0
+_NO_NUMBERS: Mapping[RelayKey, int] = MappingProxyType({})
+_NO_SOCKETS: Mapping[RelayKey, socket.socket] = MappingProxyType({})
 _KINDS = {Protocol.TCP: socket.SOCK_STREAM, Protocol.UDP: socket.SOCK_DGRAM}
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Counts:
-    """Counts of events since the start.
-
-    ``retries``: attempts at endpoints that failed.  ``limited``: times that clients had to wait for one of the limits.
-    """
-
-    connections: int = 0
-    retries: int = 0
-    limited: int = 0
-
-
-class EventLoop:
-    """epoll and timers (`kproxy.proxy.relay.streams.Loop`); `run_once` is to be called for ever, by one thread."""
-
-    def __init__(self) -> None:
-        """Open epoll."""
-        self._epoll = select.epoll()
-        self._ready: dict[int, Callable[[int], None]] = {}
-        self._timers: list[tuple[float, int, Callable[[], None]]] = []
-        self._timers_made = 0
-        self._fresh: set[int] = set()
-        """Numbers registered since the last round: an event may be of a socket that had the number before."""
-
-    def now(self) -> float:
-        """Seconds on the monotonic clock."""
-        return time.monotonic()
-
-    def watch(self, sock: socket.socket, mask: int, ready: Callable[[int], None]) -> None:
-        """Call ``ready`` when events of the mask hold."""
-        number = sock.fileno()
-        if number in self._ready:
-            self._epoll.modify(number, mask)
-        else:
-            self._epoll.register(number, mask)
-            self._fresh.add(number)
-        self._ready[number] = ready
-
-    def unwatch(self, sock: socket.socket) -> None:
-        """Forget the socket; no effect where it is not watched."""
-        if self._ready.pop(sock.fileno(), None) is not None:
-            self._epoll.unregister(sock.fileno())
-
-    def call_at(self, when: float, act: Callable[[], None]) -> None:
-        """Call once at that time."""
-        self._timers_made += 1
-        heapq.heappush(self._timers, (when, self._timers_made, act))
-
-    def run_once(self, lock: AbstractContextManager[object]) -> None:
-        """Wait for events or the next timer, and call what is due under the lock."""
-        wait = max(0.0, self._timers[0][0] - self.now()) if self._timers else None
-        happened = self._epoll.poll(wait)
-        with lock:
-            for number, events in happened:
-                ready = self._ready.get(number)  # an earlier one of this round may have closed it
-                if ready is not None and number not in self._fresh:
-                    ready(events)
-            self._fresh.clear()
-            while self._timers and self._timers[0][0] <= self.now():
-                heapq.heappop(self._timers)[2]()
-
-    def close(self) -> None:
-        """Close epoll."""
-        self._epoll.close()
 
 
 class _StreamPort:
@@ -127,8 +63,12 @@ class _StreamPort:
         """Connections do not expire."""
 
     def close(self) -> None:
+        self.release().close()
+
+    def release(self) -> socket.socket:
+        """Give up the listening socket: clients in its backlog are its new owner's."""
         self.pause()
-        self._listener.close()
+        return self._listener
 
     def _accept(self, _: int) -> None:
         for _round in range(_ACCEPTS):
@@ -150,18 +90,22 @@ class _StreamPort:
 class LocalRelay:
     """All ports of one process.  `update` and `close` may be called by any thread; all else is the relay's own thread's."""
 
-    def __init__(self, max_connections: int | None = None) -> None:
-        """``max_connections`` None: a third of the descriptors that the process may have."""
+    def __init__(self, max_connections: int | None = None, first_turn: float = 0.0) -> None:
+        """``max_connections`` None: a third of the descriptors that the process may have.
+
+        ``first_turn``: part of a port's endpoints (0 to 1) that is passed over at first, so that workers begin at different ones.
+        """
+        self._first_turn = first_turn
         self.max_connections = max_connections or descriptors.descriptor_limit() // 3
         self.loop = EventLoop()
-        self.counts = Counts()
+        self.counts = Counted()
         self._pool = PipePool()
         self._turns: dict[TurnsKey, EndpointTurns] = {}
         self._served: dict[RelayKey, RelayPort] = {}
         self._left: dict[str, LeftFlows] = {}
         self._ports: dict[RelayKey, _StreamPort | DatagramPort] = {}
         self._streams: set[Stream] = set()
-        self._failed: dict[RelayKey, str] = {}
+        self.failed: dict[RelayKey, str] = {}
         self._held = False
         self._logged_at = float("-inf")
         self._lock = threading.Lock()
@@ -183,10 +127,16 @@ class LocalRelay:
         """Number of open TCP connections."""
         return len(self._streams)
 
-    def update(self, ports: Collection[RelayPort]) -> None:
+    def count(self) -> Counted:
+        """Counts so far, and of what is open."""
+        self.counts.open_connections = len(self._streams)
+        return self.counts
+
+    def update(self, ports: Iterable[RelayPort]) -> None:
         """Serve exactly these ports from now on, but those that cannot be opened."""
-        self.retain(ports)
-        self.serve(ports)
+        wanted = tuple(ports)
+        self.retain(wanted)
+        self.serve(wanted)
 
     def open_missing(self, ports: Iterable[RelayPort]) -> Mapping[RelayKey, int]:
         """As `serve`, but ports that are open keep their endpoints."""
@@ -195,31 +145,64 @@ class LocalRelay:
     def retain(self, ports: Iterable[RelayPort]) -> None:
         """Close all ports but these."""
         wanted = {port.key for port in ports}
+        self.shut(key for key in self.numbers() if key not in wanted)
+
+    def numbers(self) -> dict[RelayKey, int]:
+        """The number of each port that is open."""
         with self._lock:
-            for key in [key for key in self._ports if key not in wanted]:
-                self._ports.pop(key).close()
-                del self._served[key]
+            return {key: port.number for key, port in self._ports.items()}
+
+    def shut(self, keys: Iterable[RelayKey]) -> None:
+        """Close these ports, those of them that are open."""
+        for released in self.release(keys).values():
+            released.close()
+
+    def release(self, keys: Iterable[RelayKey]) -> dict[RelayKey, socket.socket]:
+        """Give up these ports, but not their connections; returns their sockets, which go on to listen."""
+        released: dict[RelayKey, socket.socket] = {}
+        with self._lock:
+            for key in keys:
+                if (port := self._ports.pop(key, None)) is not None:
+                    released[key] = port.release()
+                    del self._served[key]
             used = {port.turns for port in self._served.values()}
             self._turns = {turns: found for turns, found in self._turns.items() if turns in used}
         self._wake_loop()
+        return released
 
-    def serve(self, ports: Iterable[RelayPort]) -> Mapping[RelayKey, int]:
-        """Serve these ports too; returns the number of each that is open.  Others are logged, and tried again at the next call."""
+    def reset_kept_sources(self) -> None:
+        """Reset the connections whose endpoints see the client's address: their answers find no way without the mode's rules."""
+        with self._lock:
+            for stream in [stream for stream in self._streams if stream.source is not None]:
+                stream.abort()
+        self._wake_loop()
+
+    def serve(
+        self,
+        ports: Iterable[RelayPort],
+        wanted: Mapping[RelayKey, int] = _NO_NUMBERS,
+        sockets: Mapping[RelayKey, socket.socket] = _NO_SOCKETS,
+    ) -> Mapping[RelayKey, int]:
+        """Serve these ports too; returns the number of each that is open.  Others are logged, and tried again at the next call.
+
+        ``wanted``: numbers for ports that leave theirs open.  ``sockets``: taken over from another relay.
+        """
         numbers: dict[RelayKey, int] = {}
         failed: dict[RelayKey, str] = {}
         with self._lock:
             for port in ports:
-                reason = self._apply(port.key, port)
+                number = port.port or wanted.get(port.key, 0)
+                reason = self._apply(port.key, port, number, sockets.get(port.key))
                 if reason is None:
                     numbers[port.key] = self._ports[port.key].number
                 else:
                     failed[port.key] = reason
-            for key in failed.keys() - self._failed.keys():
+            for key in failed.keys() - self.failed.keys():
                 (service, protocol, _), address, number, _ = key
                 log.warning(
                     "%s: no relay at %s:%d/%s: %s", service, address, number, protocol.value, failed[key]
                 )
-            self._failed = failed
+            self.failed = failed
         self._wake_loop()
         return numbers
 
@@ -247,19 +230,20 @@ class LocalRelay:
             self._wake.close()
             self._woken.close()
 
-    def _apply(self, key: RelayKey, port: RelayPort) -> str | None:
+    def _apply(self, key: RelayKey, port: RelayPort, number: int, taken: socket.socket | None) -> str | None:
         if key in self._ports:
             if self._served[key] != port:
                 self._served[key] = self._turns[port.turns].port = port
                 self._ports[key].endpoints_changed()
             return None
         try:
-            listener = _listen(port)
+            listener = taken or _listen(port, number)
         except OSError as error:
             descriptors.count_shortage(error, Purpose.LISTENER)
             return f"{error.strerror}{descriptors.shortage_hint(error)}"
         self._served[key] = port
-        chooser = self._turns.setdefault(port.turns, EndpointTurns(port))
+        first = int(self._first_turn * len(port.endpoints))
+        chooser = self._turns.setdefault(port.turns, EndpointTurns(port, first))
         chooser.port = port
         if port.protocol is Protocol.TCP:
             self._ports[key] = _StreamPort(listener, chooser, self, keeps_source=port.keeps_source)
@@ -339,16 +323,20 @@ class LocalRelay:
             log.exception("relay: a connection failed")
 
 
-def _listen(port: RelayPort) -> socket.socket:
-    """The port's socket, which others of the same user may share: a process that takes over binds before this one ends."""
+def _listen(port: RelayPort, number: int) -> socket.socket:
+    """The port's socket, at a number or, for 0, at one of the kernel's choice.
+
+    Workers share the number of a TCP port (SO_REUSEPORT): the kernel spreads connections over them.  A number of UDP that the kernel
+    chooses is not to be shared, since its choice would count a shared one as free (udp_lib_lport_inuse).
+    """
     family = socket.AF_INET6 if ":" in port.address else socket.AF_INET
     made = socket.socket(family, _KINDS[port.protocol] | socket.SOCK_NONBLOCK)
     try:
-        if port.port:  # the kernel's choice is free: nobody is to share it
+        if port.protocol is Protocol.TCP or port.port:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if port.protocol is Protocol.TCP:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((port.address, port.port))
+        made.bind((port.address, number))
         if port.protocol is Protocol.TCP:
             made.listen(_BACKLOG)
     except OSError:

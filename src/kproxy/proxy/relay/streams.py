@@ -181,9 +181,11 @@ class Stream:
         self._keeps_source = keeps_source
         self._server: socket.socket | None = None
         self._endpoint: RelayEndpoint | None = None
+        self.source: Source | None = None
         self._ways: tuple[_Direction, _Direction] | None = None
         self._masks: dict[socket.socket, int] = {}
         self._attempt = 0
+        self._tried: tuple[RelayEndpoint, ...] = ()
         self.retries = 0
         self.alive = True
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -195,11 +197,12 @@ class Stream:
             if self._attempt >= attempts(len(self._chooser.port.endpoints)):
                 self.abort()
                 return
-            endpoint = self._endpoint = self._chooser.choose(self._who, self._loop.now())
+            endpoint = self._endpoint = self._chooser.choose(self._who, self._loop.now(), self._tried)
             attempt, self._attempt = self._attempt, self._attempt + 1
-            source = source_for(self._peer, endpoint, self._chooser.port, keeps_source=self._keeps_source)
+            keeps = self._keeps_source
+            self.source = source_for(self._peer, endpoint, self._chooser.port, keeps_source=keeps)
             try:
-                server = self._server = dial(endpoint, socket.SOCK_STREAM, source)
+                server = self._server = dial(endpoint, socket.SOCK_STREAM, self.source)
             except OSError as error:
                 if is_shortage(error):
                     self.abort()
@@ -237,6 +240,7 @@ class Stream:
         """The attempt failed: the client's affinity ends too."""
         assert self._endpoint is not None
         self.retries += 1
+        self._tried += (self._endpoint,)
         self._chooser.failed(self._who, self._endpoint)
 
     def _join(self, server: socket.socket) -> None:

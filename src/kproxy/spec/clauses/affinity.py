@@ -84,6 +84,14 @@ HISTORY = (
         links.XT_RECENT,
         of="aff.table-limit",
     ),
+    must(
+        "affinity.retry.moves",
+        "Where a proxy retries, a client whose endpoint failed is bound to the one that answered.",
+        UNIT,
+        links.USERSPACE_PROXY,
+        links.USERSPACE_BALANCER,
+        of="cip.retry",
+    ),
     may(
         "affinity.scope.per-port",
         "Ports of one Service may stick to different endpoints; the addresses of one port may share "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kproxy.spec import links
-from kproxy.spec.clause import DOCS, KEP, must, should
+from kproxy.spec.clause import DOCS, KEP, UNIT, must, should
 
 HISTORY = (
     must(
@@ -32,6 +32,22 @@ HISTORY = (
         links.VIRTUAL_IPS,
         links.kubernetes_issue(64580),
         of="cip.lb.uniform cip.lb.rr cip.multi-slice",
+    ),
+    must(
+        "balancing.retry.refused",
+        "A proxy that retries (connectionRetry; no proxy has to) takes a connection that its endpoint refuses to another "
+        "endpoint that may answer, and the client sees no failure.",
+        UNIT,
+        links.USERSPACE_PROXY,
+        links.USERSPACE_BALANCER,
+        of="cip.retry",
+    ),
+    must(
+        "balancing.retry.unanswered",
+        "So does it with a connection that its endpoint does not answer.",
+        UNIT,
+        links.USERSPACE_PROXY,
+        of="cip.retry",
     ),
 )
 """Clauses that only several connections, a flow, a change or time can show; the oracle names none of these."""

@@ -56,3 +56,13 @@ def test_the_client_that_came_first_is_forgotten_first() -> None:
 def test_attempts_take_longer_and_each_endpoint_gets_one() -> None:
     assert [dial_seconds(number) for number in range(6)] == [0.25, 0.5, 1.0, 2.0, 2.0, 2.0]
     assert (attempts(1), attempts(9)) == (4, 9)
+
+
+def test_a_connection_tries_each_endpoint_whatever_turns_others_take_meanwhile() -> None:
+    turns = EndpointTurns(port(A, B))
+    assert turns.choose("x", 0.0) == A
+    assert turns.choose("y", 0.0) == B
+    assert turns.choose("x", 0.0, failed=(A,)) == B
+    assert turns.choose("x", 0.0, failed=(A, B)) in {A, B}
+    sticky = EndpointTurns(port(A, B, affinity=10))
+    assert [sticky.choose("x", 0.0, failed=tried) for tried in ((), (A,), ())] == [A, B, B]

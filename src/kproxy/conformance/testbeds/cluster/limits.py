@@ -28,6 +28,7 @@ from kproxy.conformance.case import (
     SetZone,
     StartNodeDeletion,
     Step,
+    StopListening,
     Target,
     TargetKind,
     Type,
@@ -118,8 +119,14 @@ def _of_step(step: Step, shape: ClusterShape) -> Iterator[str]:
         yield "packets to another machine's loopback address are made in a lab only"
     if isinstance(step, Probe) and step.payload_bytes and step.sender.kind is VantageKind.ROUTED:
         yield "there is no narrow link beyond the nodes that is ours"
+    yield from _of_servers(step)
+
+
+def _of_servers(step: Step) -> Iterator[str]:
     if isinstance(step, Probe) and step.init_chunk_only:
         yield "an SCTP association without a socket is made in a lab only"
+    if isinstance(step, StopListening) and step.hangs:
+        yield "a server that does not answer is made in a lab only"
 
 
 def _is_martian(sender: Vantage, to: Target) -> bool:

@@ -17,9 +17,8 @@ from kproxy.proxy.backends import find_backend
 from kproxy.proxy.daemon.cluster.store import ClusterStore
 from kproxy.proxy.daemon.http.metrics import OWN_PREFIX, PREFIX
 from kproxy.proxy.daemon.sync.family_sync import FamilySync
-from kproxy.proxy.daemon.sync.relaying import running_relays
+from kproxy.proxy.daemon.sync.relaying import FamilyRelay, running_relays
 from kproxy.proxy.plan import Exposure, Frontend, OnEmpty, Plan, PoolScope, ServicePortName
-from kproxy.proxy.relay.relay import LocalRelay
 from kproxy.proxy.snapshot import changed_keys
 
 _PACKETS = {
@@ -124,7 +123,7 @@ def _descriptor_shortages() -> Metric:
     return found
 
 
-def relay_metrics(relays: Mapping[Family, LocalRelay]) -> Iterator[Metric]:
+def relay_metrics(relays: Mapping[Family, FamilyRelay]) -> Iterator[Metric]:
     """Connections of the relays (ours); none without one."""
     if not relays:
         return
@@ -144,10 +143,11 @@ def relay_metrics(relays: Mapping[Family, LocalRelay]) -> Iterator[Metric]:
         labels=labels,
     )
     for family, relay in relays.items():
-        still_open.add_metric([family.value], relay.open_connections)
-        accepted.add_metric([family.value], relay.counts.connections)
-        retries.add_metric([family.value], relay.counts.retries)
-        limited.add_metric([family.value], relay.counts.limited)
+        counts = relay.count()
+        still_open.add_metric([family.value], counts.open_connections)
+        accepted.add_metric([family.value], counts.connections)
+        retries.add_metric([family.value], counts.retries)
+        limited.add_metric([family.value], counts.limited)
     yield from (still_open, accepted, retries, limited)
 
 

@@ -17,8 +17,9 @@ from kproxy.model.network import Family
 from kproxy.proxy.backends import BACKENDS, SERVICE_DEVICE, Applied, Dataplane, Relayed, find_backend
 from kproxy.proxy.daemon.config.configuration import Configuration
 from kproxy.proxy.daemon.lifecycle import StartupError
-from kproxy.proxy.daemon.sync.relaying import PortalDataplane, RelayingDataplane, running_relay
+from kproxy.proxy.daemon.sync.relaying import PortalDataplane, RelayingDataplane, running_relay, worker_relay
 from kproxy.proxy.plan import Plan
+from kproxy.proxy.relay.fleet import drain_workers, end_workers
 from kproxy.proxy.relay.portals import Portals
 
 _IPV6_ADDRESSES = Path("/proc/net/if_inet6")
@@ -77,28 +78,33 @@ def open_dataplane(config: Configuration, family: Family) -> Dataplane:
     elif backend.relayed is Relayed.EVERYTHING:
         portals = Portals(keep_sources=backend.keeps_sources(family))
         addresses = monitor_addresses(family).current
-        opened = PortalDataplane(opened, running_relay(family), portals, addresses)
+        opened = PortalDataplane(opened, worker_relay(family, 0), portals, addresses)
     return _TakeoverDataplane(opened, partial(remove_leftovers, family, config.mode))
 
 
 def remove_leftovers(family: Family, running: str) -> tuple[HostError, ...]:
     """Remove rules of other modes, and of the running one where it no longer writes; returns every failure."""
     others = [mode for mode in BACKENDS if mode != running]
-    return tuple(
+    problems = tuple(
         problem
         for mode in (*others, running)
         for problem in find_backend(mode).remove_leftovers(family, running)
     )
+    if find_backend(running).relayed is not Relayed.EVERYTHING:
+        drain_workers(family)
+    return problems
 
 
 def remove_all_modes() -> tuple[HostError, ...]:
-    """Remove the rules of every mode in both families; returns every failure, none when the node is clean."""
-    return tuple(
+    """Remove the rules of every mode in both families, and end the relay; returns every failure, none when the node is clean."""
+    problems = tuple(
         problem
         for family in Family
         for mode in BACKENDS
         for problem in find_backend(mode).remove_leftovers(family, None)
     )
+    end_workers()
+    return problems
 
 
 class _TakeoverDataplane:

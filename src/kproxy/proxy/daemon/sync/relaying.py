@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Protocol as Interface
 
 from kproxy.linux.host import HostError, Reason
 from kproxy.model.network import Address, Family, parse_address
@@ -15,28 +16,49 @@ from kproxy.proxy.backends import Applied, Dataplane
 from kproxy.proxy.plan import Plan
 from kproxy.proxy.relay.portals import Portals
 from kproxy.proxy.relay.relay import LocalRelay
-from kproxy.proxy.relay.table import loopback_node_ports
+from kproxy.proxy.relay.table import RelayKey, RelayPort, loopback_node_ports
+from kproxy.proxy.relay.wire import Counted
+from kproxy.proxy.relay.workers import WorkerRelay
 
-_relays: dict[Family, LocalRelay] = {}
+
+class FamilyRelay(Interface):
+    """The relay of one family: in this process, or in workers that outlive it."""
+
+    def open_missing(self, ports: Iterable[RelayPort]) -> Mapping[RelayKey, int]:
+        """Open those ports that are not open; returns the number of each that is."""
+
+    def update(self, ports: Iterable[RelayPort]) -> None:
+        """Serve exactly these ports from now on, but those that cannot be opened."""
+
+    def count(self) -> Counted:
+        """Counts of events, and of open connections."""
 
 
-def running_relay(family: Family) -> LocalRelay:
-    """The relay of this process for a family, started at the first call."""
+_relays: dict[Family, FamilyRelay] = {}
+
+
+def running_relay(family: Family) -> FamilyRelay:
+    """The relay in this process for a family, started at the first call."""
     if family not in _relays:
         relay = _relays[family] = LocalRelay()
         relay.start()
     return _relays[family]
 
 
-def running_relays() -> Mapping[Family, LocalRelay]:
-    """The relays of this process."""
+def worker_relay(family: Family, workers: int) -> FamilyRelay:
+    """The relay in workers for a family; those are found or started when it has something to serve."""
+    return _relays.setdefault(family, WorkerRelay(family, workers))
+
+
+def running_relays() -> Mapping[Family, FamilyRelay]:
+    """The relays of this daemon."""
     return _relays
 
 
 class RelayingDataplane:
     """A dataplane, and the relay's ports for each plan that it applied."""
 
-    def __init__(self, plane: Dataplane, relay: LocalRelay) -> None:
+    def __init__(self, plane: Dataplane, relay: FamilyRelay) -> None:
         self._plane, self._relay = plane, relay
 
     def apply(self, plan: Plan) -> Applied:
@@ -70,7 +92,7 @@ class PortalDataplane:
     def __init__(
         self,
         plane: Dataplane,
-        relay: LocalRelay,
+        relay: FamilyRelay,
         portals: Portals,
         addresses: Callable[[], Iterable[Address]],
     ) -> None:

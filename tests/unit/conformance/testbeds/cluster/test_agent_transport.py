@@ -114,7 +114,7 @@ def test_a_flow_is_known_by_the_number_of_its_last_exchange() -> None:
         assert flow.own == Socket(LAB.pod_address["a1"][V4], 40000)
         await requested.exchange(flow, 1.0)
         await requested.reopen(flow, 1.0)
-        await requested.close_listener(flow)
+        await requested.close_listener(flow, hangs=False)
 
     asyncio.run(run())
     commands = [command for _, command in agents.requested]

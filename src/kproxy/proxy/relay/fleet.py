@@ -1,0 +1,130 @@
+"""Relay workers of this node: found, started, drained, ended.
+
+Called by `kproxy.proxy.relay.workers`, and where rules are removed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+import sys
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+
+from kproxy import __version__
+from kproxy.linux import host
+from kproxy.linux.host import HostError, Reason
+from kproxy.model.network import Family
+from kproxy.proxy.relay.connection import WorkerConnection
+from kproxy.proxy.relay.places import LOCK_NAME, WorkerPlace, claim_directory, worker_places
+
+RELEASE = __version__
+"""Workers of another one hand over to those of this one."""
+
+_END_SECONDS = 10.0
+
+START_SECONDS = 20.0
+"""Seconds within which a worker must have started."""
+
+
+def drain_workers(family: Family) -> None:
+    """Close a family's ports in all workers here: the mode is another one now.  Connections have ten minutes to end.
+
+    Those whose endpoints see the client's address are reset: the rules that brought their answers back are gone.
+    """
+    for worker in _connected(worker_places(), family):
+        with suppress(OSError):
+            worker.shut(list(worker.open), reset_kept_sources=True)
+        worker.close()
+
+
+def end_workers() -> None:
+    """End all workers here, and their connections; remove their sockets (``life.cleanup``)."""
+    places = worker_places()
+    for worker in _connected(places, Family.IPV4):
+        with suppress(OSError):
+            worker.end()
+        worker.close()
+    deadline = time.monotonic() + _END_SECONDS
+    while any(place.path.exists() and _is_alive(place) for place in places) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    for place in places:
+        place.path.unlink(missing_ok=True)
+    for folder in {place.path.parent for place in places}:
+        with suppress(OSError):  # other network namespaces have workers too
+            (folder / LOCK_NAME).unlink(missing_ok=True)
+            folder.rmdir()
+
+
+def running_workers(count: int) -> tuple[WorkerPlace, ...]:
+    """Places of this release's workers, started if they do not run; as many as those of an earlier release."""
+    try:
+        folder = claim_directory()
+        with (folder / LOCK_NAME).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if found := _alive_workers():
+                return found
+            earlier = [place.count for place in worker_places() if _is_alive(place)]
+            return _start_workers(earlier[0] if earlier else count)
+    except OSError as error:
+        text = f"{error.strerror or error}: its workers' sockets are there; set RUNTIME_DIRECTORY to a folder that can be written"
+        raise HostError(f"start the relay at {error.filename}", text, Reason.OTHER) from error
+
+
+def _alive_workers() -> tuple[WorkerPlace, ...]:
+    """Workers of this release, if all run: one that its parent is starting again is waited for."""
+    places = tuple(place for place in worker_places() if place.release == RELEASE)
+    alive = [place for place in places if _is_alive(place)]
+    if not alive:
+        return ()
+    count = alive[0].count
+    return _await_workers(count)
+
+
+def _start_workers(count: int) -> tuple[WorkerPlace, ...]:
+    command = [sys.executable, "-m", "kproxy.proxy.relay", str(count), RELEASE]
+    host.start_detached(command)
+    return _await_workers(count)
+
+
+def _await_workers(count: int) -> tuple[WorkerPlace, ...]:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        own = [place for place in worker_places() if place.release == RELEASE and place.count == count]
+        if len(own) == count and all(map(_is_alive, own)):
+            return tuple(own)
+        time.sleep(0.02)
+    raise HostError(
+        "start the relay's workers", f"{count} do not run after {START_SECONDS:g} s", Reason.OTHER
+    )
+
+
+def _is_alive(place: WorkerPlace) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(str(place.path)) == 0
+
+
+def reconnected(place: WorkerPlace, family: Family) -> WorkerConnection:
+    """A connection to a worker that has ended and is being started again; OSError if that takes too long."""
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            return WorkerConnection(place, family)
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
+def earlier_workers(family: Family) -> list[WorkerConnection]:
+    """Connections to the workers of other releases."""
+    return _connected((place for place in worker_places() if place.release != RELEASE), family)
+
+
+def _connected(places: Iterable[WorkerPlace], family: Family) -> list[WorkerConnection]:
+    found = []
+    for place in places:
+        with suppress(OSError):
+            found.append(WorkerConnection(place, family))
+    return found

@@ -1,0 +1,164 @@
+"""One relay worker: a process that serves ports, and outlives the daemon that told it which.
+
+Theory of operation.  The daemon (`kproxy.proxy.relay.workers`) connects to the worker's Unix socket, once for each family, and sends what
+is to be served.  When it is gone, by whatever end, the worker goes on with the ports that it has: clients notice nothing.  The next daemon connects,
+is told which ports are open, and corrects the difference.  So there is nothing to hand over at a restart.
+
+A worker that no daemon comes back to does not stay: after `LEASE_SECONDS` it closes its ports, and once its connections
+have ended, at the latest after `DRAIN_SECONDS`, the process ends.  A worker of another release gives its sockets to the new ones
+and ends the same way.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+
+from kproxy.linux import descriptors
+from kproxy.model.network import Family
+from kproxy.proxy.relay import wire
+from kproxy.proxy.relay.relay import LocalRelay
+
+LEASE_SECONDS = 600.0
+"""Seconds without a daemon after which ports are closed."""
+
+DRAIN_SECONDS = 600.0
+"""Seconds that connections have to end after that."""
+
+UNUSED_SECONDS = 60.0
+"""Seconds without daemon, ports and connections after which the process ends."""
+
+_LOOK_SECONDS = 0.5
+
+log = logging.getLogger(__name__)
+
+
+class Worker:
+    """A worker's control socket and relays; `run` returns when it is to end."""
+
+    def __init__(self, path: Path, lease_seconds: float = LEASE_SECONDS, first_turn: float = 0.0) -> None:
+        """Listen at a path, whose folder nobody else may enter."""
+        self._first_turn = first_turn
+        self._path, self._lease = path, lease_seconds
+        self._relays: dict[Family, LocalRelay] = {}
+        self._attached: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        path.unlink(missing_ok=True)
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        self._listener.settimeout(_LOOK_SECONDS)
+
+    def run(self) -> None:
+        """Serve daemons until there is no use for the process any more."""
+        attended = time.monotonic()
+        while not self._ended.is_set():
+            with suppress(TimeoutError):
+                controller, _ = self._listener.accept()
+                self._attached.add(controller)
+                threading.Thread(target=partial(self._control, controller), daemon=True).start()
+            if self._attached:
+                attended = time.monotonic()
+            elif self._is_done(time.monotonic() - attended):
+                break
+        for relay in self._relays.values():
+            relay.close()
+        self._listener.close()
+        self._path.unlink(missing_ok=True)
+
+    @property
+    def relays(self) -> tuple[LocalRelay, ...]:
+        """Relays of the families that a daemon has named."""
+        return tuple(self._relays.values())
+
+    def end(self, *_: object) -> None:
+        """Let `run` return."""
+        self._ended.set()
+
+    def stop_accepting(self, _number: int = 0, _frame: FrameType | None = None) -> None:
+        """Close all ports, as at the end of the lease."""
+        self._lease = 0.0
+
+    def _is_done(self, alone_seconds: float) -> bool:
+        """True if the process may end; closes the ports when no daemon has come for too long."""
+        relays = list(self._relays.values())
+        if alone_seconds >= self._lease:
+            for relay in relays:
+                relay.retain(())
+        busy = any(relay.numbers() for relay in relays)
+        relaying = any(relay.open_connections for relay in relays)
+        if relaying or busy:
+            return not busy and alone_seconds >= self._lease + DRAIN_SECONDS
+        return alone_seconds >= min(UNUSED_SECONDS, self._lease)
+
+    def _control(self, controller: socket.socket) -> None:
+        """Serve one daemon, for one family; of two daemons, what the last one said counts."""
+        relay: LocalRelay | None = None
+        with controller, suppress(EOFError, OSError):
+            while not self._ended.is_set():
+                try:
+                    request, sockets = wire.receive_request(controller)
+                except msgspec.MsgspecError as error:
+                    log.warning("relay: a daemon of another release: %s", error)
+                    break
+                if isinstance(request, wire.SelectFamily):
+                    relay = self._relay(request.family)
+                if isinstance(request, wire.EndWorker):
+                    self.end()
+                    break
+                if relay is not None:
+                    reply, given = self._answer(relay, request, sockets)
+                    wire.send(controller, reply, given)
+                    for each in given:
+                        each.close()
+        self._attached.discard(controller)
+
+    def _relay(self, family: Family) -> LocalRelay:
+        with self._lock:
+            if family not in self._relays:
+                relay = self._relays[family] = LocalRelay(first_turn=self._first_turn)
+                relay.start()
+            return self._relays[family]
+
+    def _answer(
+        self, relay: LocalRelay, request: wire.Request, sockets: list[socket.socket]
+    ) -> tuple[wire.Reply, list[socket.socket]]:
+        match request:
+            case wire.ServePorts(ports):
+                taken = {port.key: found for (port, _), found in zip(ports, sockets, strict=False) if sockets}
+                wanted = {port.key: number for port, number in ports}
+                numbers = relay.serve([port for port, _ in ports], wanted, taken)
+                return wire.Ports(list(numbers.items()), list(relay.failed.items())), []
+            case wire.ReleasePorts(keys):
+                released = relay.release(keys)
+                found = [(key, each.getsockname()[1]) for key, each in released.items()]
+                return wire.Ports(found), list(released.values())
+            case wire.ShutPorts(keys, reset_kept_sources):
+                relay.shut(keys)
+                if reset_kept_sources:
+                    relay.reset_kept_sources()
+            case wire.Count():
+                return relay.count(), []
+            case _:
+                pass
+        return wire.Ports(list(relay.numbers().items())), []
+
+
+def run_worker(path: Path, first_turn: float) -> None:
+    """Be a worker until there is no use for it; on SIGTERM it accepts no more, and ends with its last connection."""
+    descriptors.raise_limit()
+    worker = Worker(path, first_turn=first_turn)
+    signal.signal(signal.SIGTERM, worker.stop_accepting)
+    log.info("relay worker %d at %s", os.getpid(), path)
+    worker.run()

@@ -1,0 +1,165 @@
+"""The daemon's end of the relay workers: finds or starts them, and brings each to its part of a table of ports.
+
+A TCP port is every worker's, each with a socket of its own at the same number (SO_REUSEPORT), so connections are spread over processors and
+over the processes' limits of descriptors.  A port with ClientIP affinity, or of UDP, is one worker's alone, chosen by the service port's name: which
+endpoint a client has is known in one process.
+
+A worker that fails is started again by its parent (`kproxy.proxy.relay.__main__`); a thread here then gives it its ports at the numbers that
+they had, so no rule changes.  Workers of an earlier release give their sockets to the new ones, and end with their connections.
+All failures are `kproxy.linux.host.HostError`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+from kproxy.linux.host import HostError, os_error
+from kproxy.model.network import Family, Protocol
+from kproxy.proxy.relay import wire
+from kproxy.proxy.relay.connection import WorkerConnection
+from kproxy.proxy.relay.fleet import earlier_workers, reconnected, running_workers
+from kproxy.proxy.relay.table import RelayKey, RelayPort
+
+_LOOK_SECONDS = 0.5
+_MOST_WORKERS = 8
+
+log = logging.getLogger(__name__)
+
+
+class WorkerRelay:
+    """The relay of one family, in workers."""
+
+    def __init__(self, family: Family, count: int = 0) -> None:
+        """``count``: workers to start where none runs; 0: one for each processor, at most 8."""
+        self._family, self._count = family, count or min(_MOST_WORKERS, len(os.sched_getaffinity(0)))
+        self._lock = threading.Lock()
+        self._workers: list[WorkerConnection] = []
+        self._numbers: dict[RelayKey, int] = {}
+        self._table: tuple[RelayPort, ...] | None = None
+        self._behind = False
+        self._took_over = False
+        threading.Thread(target=self._watch, name="relay workers", daemon=True).start()
+
+    def open_missing(self, ports: Iterable[RelayPort]) -> Mapping[RelayKey, int]:
+        """Open those ports that are not open; returns the number of each that is.  Those that are keep their endpoints."""
+        wanted = tuple(ports)
+        with self._at_work():
+            self._take_over(wanted)
+            return self._serve(wanted, only_missing=True)
+
+    def update(self, ports: Iterable[RelayPort]) -> None:
+        """Serve exactly these ports from now on, but those that cannot be opened."""
+        with self._at_work():
+            self._table = tuple(ports)
+            self._bring_up_to_date(self._table)
+
+    def count(self) -> wire.Counted:
+        """Counts of all workers together; of one that does not answer, none."""
+        total = wire.Counted()
+        with self._lock:
+            for worker in self._workers:
+                with suppress(OSError):
+                    one = worker.count()
+                    total.open_connections += one.open_connections
+                    total.connections += one.connections
+                    total.retries += one.retries
+                    total.limited += one.limited
+        return total
+
+    def close(self) -> None:
+        """Leave the workers, which go on with what they have."""
+        with self._lock:
+            self._table = None
+            for worker in self._workers:
+                worker.close()
+            self._workers = []
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """Alone, and with all workers connected."""
+        with self._lock:
+            try:
+                self._connect()
+                yield
+            except OSError as error:
+                raise os_error("ask the relay's workers", error) from error
+
+    def _connect(self) -> None:
+        """Have a connection to each worker; those of another release hand their ports over at the next `_serve`."""
+        if not self._workers:
+            places = running_workers(self._count)
+            self._workers = [WorkerConnection(place, self._family) for place in places]
+        for index, worker in enumerate(self._workers):
+            if worker.has_ended:
+                worker.close()
+                log.warning("%s: relay worker %d has ended, and is started again", self._family.value, index)
+                self._workers[index] = reconnected(worker.place, self._family)
+                self._behind = True
+        for worker in self._workers:
+            self._numbers |= worker.open
+
+    def _bring_up_to_date(self, table: tuple[RelayPort, ...]) -> None:
+        self._take_over(table)
+        self._serve(table, only_missing=False)
+        for worker in self._workers:
+            wanted = {port.key for port in table if self._is_served_by(port, worker)}
+            worker.shut([key for key in worker.open if key not in wanted])
+        self._numbers = {key: number for worker in self._workers for key, number in worker.open.items()}
+        self._behind = False
+
+    def _serve(self, ports: tuple[RelayPort, ...], *, only_missing: bool) -> Mapping[RelayKey, int]:
+        """First in the worker that chooses the number, then in the others."""
+        for first in (True, False):
+            for worker in self._workers:
+                worker.serve(
+                    (
+                        port
+                        for port in ports
+                        if (self._first(port) == worker.place.index) is first
+                        and self._is_served_by(port, worker)
+                        and not (only_missing and port.key in worker.open)
+                        and (first or port.key in self._numbers)
+                    ),
+                    self._numbers,
+                )
+                self._numbers |= worker.open
+        known = {key for worker in self._workers for key in worker.open}
+        for port in ports:
+            if port.key not in known:  # its number is somebody else's now
+                self._numbers.pop(port.key, None)
+        return {port.key: self._numbers[port.key] for port in ports if port.key in self._numbers}
+
+    def _first(self, port: RelayPort) -> int:
+        return zlib.crc32(port.service.encode()) % len(self._workers)
+
+    def _is_served_by(self, port: RelayPort, worker: WorkerConnection) -> bool:
+        spread = port.protocol is Protocol.TCP and port.affinity_seconds is None
+        return spread or self._first(port) == worker.place.index
+
+    def _take_over(self, ports: tuple[RelayPort, ...]) -> None:
+        """Take the ports of workers of other releases, once: each worker those of its like."""
+        if self._took_over:
+            return
+        for old in earlier_workers(self._family):
+            own = self._workers[old.place.index % len(self._workers)]
+            own.take([port for port in ports if self._is_served_by(port, own)], old)
+            old.shut(list(old.open))
+            old.close()
+            self._numbers |= own.open
+            log.info("%s: took over from the relay worker at %s", self._family.value, old.place.path)
+        self._took_over = True
+
+    def _watch(self) -> None:
+        """Give workers that were started again their ports."""
+        while True:
+            time.sleep(_LOOK_SECONDS)
+            if self._table is not None:
+                with suppress(HostError), self._at_work():
+                    if self._behind:
+                        self._bring_up_to_date(self._table)

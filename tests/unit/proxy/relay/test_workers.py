@@ -1,0 +1,145 @@
+"""The relay in workers: which worker serves what, a daemon that comes again, a worker that nobody comes back to."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kproxy.linux.host import HostError
+from kproxy.model.network import Family, Protocol
+from kproxy.proxy.relay import fleet
+from kproxy.proxy.relay.fleet import drain_workers, end_workers
+from kproxy.proxy.relay.places import worker_path, worker_places
+from kproxy.proxy.relay.table import RelayPort
+from kproxy.proxy.relay.worker import Worker
+from kproxy.proxy.relay.workers import WorkerRelay
+
+COUNT = 2
+_opened: list[WorkerRelay] = []
+
+
+@pytest.fixture
+def workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Worker]]:
+    """Two workers, in threads of this process."""
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
+    made = [Worker(worker_path(index, COUNT), first_turn=index / COUNT) for index in range(COUNT)]
+    threads = [threading.Thread(target=one.run) for one in made]
+    for thread in threads:
+        thread.start()
+    yield made
+    for one in made:
+        one.end()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.fixture
+def endpoint() -> Iterator[tuple[str, int]]:
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+        yield listener.getsockname()
+
+
+def relay_of() -> WorkerRelay:
+    """The daemon's end of the workers, left when the test is over."""
+    _opened.append(WorkerRelay(Family.IPV4))
+    return _opened[-1]
+
+
+@pytest.fixture(autouse=True)
+def left() -> Iterator[None]:
+    yield
+    while _opened:
+        _opened.pop().close()
+
+
+def port(endpoint: tuple[str, int], name: str = "default/web", **fields: object) -> RelayPort:
+    given = {"protocol": Protocol.TCP, **fields}
+    return RelayPort(service=name, address="127.0.0.1", port=0, endpoints=(endpoint,), **given)  # type: ignore[arg-type]
+
+
+def serve(relay: WorkerRelay, *ports: RelayPort) -> list[int]:
+    numbers = relay.open_missing(ports)
+    relay.update(ports)
+    return [numbers[one.key] for one in ports]
+
+
+def sockets_of(worker: Worker, of: RelayPort) -> bool:
+    return any(of.key in relay.numbers() for relay in worker.relays)
+
+
+def test_a_tcp_port_is_every_workers_and_one_with_affinity_or_of_udp_is_one_workers(
+    workers: list[Worker], endpoint: tuple[str, int]
+) -> None:
+    plain = port(endpoint)
+    sticky = port(endpoint, "default/sticky", affinity_seconds=60)
+    datagrams = port(endpoint, "default/dns", protocol=Protocol.UDP)
+    serve(relay_of(), plain, sticky, datagrams)
+    assert [sum(sockets_of(one, of) for one in workers) for of in (plain, sticky, datagrams)] == [2, 1, 1]
+
+
+def test_a_daemon_that_comes_again_finds_ports_and_numbers_and_closes_what_is_no_longer_wanted(
+    workers: list[Worker], endpoint: tuple[str, int]
+) -> None:
+    stays, goes = port(endpoint), port(endpoint, "default/other")
+    (number, _) = serve(relay_of(), stays, goes)
+    again = relay_of()
+    assert again.open_missing([stays]) == {stays.key: number}
+    assert all(sockets_of(one, goes) for one in workers), "rules still lead there"
+    again.update([stays])
+    assert not any(sockets_of(one, goes) for one in workers)
+    assert again.count().open_connections == 0
+
+
+def test_workers_of_another_release_give_their_sockets_to_new_ones(
+    workers: list[Worker], endpoint: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    web = port(endpoint)
+    (number,) = serve(relay_of(), web)
+    monkeypatch.setattr(fleet, "RELEASE", "next")
+    newer = [Worker(worker_path(index, COUNT, "next")) for index in range(COUNT)]
+    for one in newer:
+        threading.Thread(target=one.run, daemon=True).start()
+    assert serve(relay_of(), web) == [number]
+    assert not any(sockets_of(one, web) for one in workers)
+    assert all(sockets_of(one, web) for one in newer)
+    for one in newer:
+        one.end()
+
+
+def test_a_worker_without_a_daemon_closes_its_ports_and_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: tuple[str, int]
+) -> None:
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
+    alone = Worker(worker_path(0, 1), lease_seconds=0.6)
+    thread = threading.Thread(target=alone.run)
+    thread.start()
+    relay = relay_of()
+    serve(relay, port(endpoint))
+    time.sleep(1.5)
+    assert thread.is_alive(), "its daemon is there"
+    relay.close()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert worker_places() == ()
+
+
+def test_a_clean_up_ends_workers_and_another_mode_closes_their_ports(
+    workers: list[Worker], endpoint: tuple[str, int]
+) -> None:
+    web = port(endpoint)
+    serve(relay_of(), web)
+    drain_workers(Family.IPV4)
+    assert not any(sockets_of(one, web) for one in workers)
+    end_workers()
+    assert worker_places() == ()
+
+
+def test_without_a_folder_the_reason_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUNTIME_DIRECTORY", "/proc/none")
+    with pytest.raises(HostError, match="RUNTIME_DIRECTORY"):
+        relay_of().update([])
