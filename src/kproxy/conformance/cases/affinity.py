@@ -311,7 +311,7 @@ TIMED_PODS = ("a1", "a2", "b1", "b2")
 TIMED = service(
     "timed",
     backends=tuple(Backend(on=name, shift=shift) for name in TIMED_PODS for shift in (0, 1)),
-    affinity_seconds=16,
+    affinity_seconds=8,
 )
 """Eight endpoints: that each of eight clients meets the same one twice, though free to choose, happens once in 8^8 times."""
 
@@ -352,9 +352,9 @@ TIME_STARTS_AGAIN = case(
     "Clients that return before the time is over stick for longer than that time in all.",
     Apply(TIMED),
     *all_clients(sticky_group="all"),
-    Wait(9),
+    Wait(4.5),
     *all_clients(sticky_group="all", clauses=(STICKS,)),
-    Wait(9),
+    Wait(4.5),
     *all_clients(sticky_group="all", clauses=(STICKS, FREED)),
     clauses=TIMED_CLAUSES | {STICKS, FREED},
     features=AFFINITY,

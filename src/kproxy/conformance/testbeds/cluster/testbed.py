@@ -202,6 +202,7 @@ class ClusterTestbed(PacketTestbed):
 
     name = "cluster"
     exhaustive = False
+    has_long_rounds = True
 
     def __init__(
         self, cluster: ClusterUnderTest, agents: Fleet, address_map: AddressMap, shape: ClusterShape
