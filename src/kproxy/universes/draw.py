@@ -59,6 +59,7 @@ AWAY = frozenset(
 LONGEST = {
     FaultKind.WRITES_REFUSED: 12.0,
     FaultKind.RULES_RELOADED: 4.0,
+    FaultKind.RULES_LOST: 0.2,
     FaultKind.PROXY_RESTARTED: 1.0,
     FaultKind.THREADS_HELD: 1.0,
 }

@@ -94,6 +94,22 @@ class ObjectHistory:
             for begin in (fault.at, fault.end)
         )
 
+    def has_lost_rules(self, node: str, at: float) -> bool:
+        """True from when another program has removed a node's rules until they must be there again."""
+        return any(
+            fault.kind is FaultKind.RULES_LOST
+            and fault.node == node
+            and fault.at <= at < self._recovered[fault]
+            for fault in self._faults
+        )
+
+    def takes_no_connections(self, begin: float, end: float) -> bool:
+        """True if connection tracking is full at some time between two, or was just before: it may have given up entries of datagrams."""
+        return any(
+            fault.kind is FaultKind.CONNTRACK_FULL and fault.at <= end and begin <= fault.end + CONVERGENCE
+            for fault in self._faults
+        )
+
     def changes(self, service: str, until: float) -> list[float]:
         """Times at which a Service itself was written, the latest first."""
         times = {

@@ -255,6 +255,11 @@ class _Judge:
             raise Unjudged("an answer could not return")
         begin, end = seen.at / SECOND, seen.until / SECOND
         service = sent.to.service
+        connection = _sent_before(seen) and bound.packet.protocol is not Protocol.UDP
+        if not connection and self.history.has_lost_rules(bound.node, begin):
+            raise Unjudged("another program has removed the rules")
+        if not connection and self.history.takes_no_connections(begin, end):
+            raise Unjudged("connection tracking was full")
         if _DELETED in lawful.clauses and self._was_lost_unseen(sent, begin):
             raise Unjudged("its frontend went while no proxy ran")
         if _broke_off(seen, bound.packet) and self.history.is_changing(service, bound.node, begin, end):

@@ -6,6 +6,7 @@ Part of what plays a universe. Its rules match, and do nothing; a proxy must lea
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -15,18 +16,49 @@ from kproxy.lab.processes import run_in
 from kproxy.model.network import Family
 
 CHAIN = "OTHER-PROGRAM"
-_TABLES = {"nat": ("PREROUTING", "POSTROUTING"), "filter": ("INPUT", "FORWARD")}
+_BUILT_IN = {
+    "mangle": ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"),
+    "nat": ("PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"),
+    "filter": ("INPUT", "FORWARD", "OUTPUT"),
+}
+_JUMPS = {"nat": ("PREROUTING", "POSTROUTING"), "filter": ("INPUT", "FORWARD")}
+"""Chains by their tables that jump to its own."""
+_RULES = {"nat": "-j RETURN", "filter": "-m conntrack --ctstate RELATED,ESTABLISHED -j RETURN"}
+"""Its rule of each table. That of filter needs connection tracking, which nft's kernel API ends when the last rule that does is gone,
+and with it the translation of all connections."""
 _PREFIX = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
-_RELOAD = "".join(f"*{table}\n:{CHAIN} - [0:0]\n-A {CHAIN} -j RETURN\nCOMMIT\n" for table in _TABLES)
 
 
-def _rules() -> list[tuple[str, str]]:
-    """Rules by their tables, as ``iptables-save`` prints them."""
-    return [
-        (table, f"-A {chain} {rest}")
-        for table, chains in _TABLES.items()
-        for chain, rest in ((CHAIN, "-j RETURN"), *((one, f"-j {CHAIN}") for one in chains))
-    ]
+def _restored(tables: Mapping[str, Iterable[str]]) -> str:
+    """Text for ``iptables-restore``: lines by their tables."""
+    return "".join(
+        f"*{table}\n" + "".join(f"{line}\n" for line in lines) + "COMMIT\n" for table, lines in tables.items()
+    )
+
+
+_RELOAD = _restored({table: (f":{CHAIN} - [0:0]", f"-A {CHAIN} {rule}") for table, rule in _RULES.items()})
+_INSTALL_JUMPS = _restored(
+    {table: [f"-I {chain} -j {CHAIN}" for chain in chains] for table, chains in _JUMPS.items()}
+)
+
+
+def _rules(table: str) -> list[str]:
+    """Its rules of a table, as ``iptables-save`` prints them."""
+    jumps = [f"-A {chain} -j {CHAIN}" for chain in _JUMPS.get(table, ())]
+    return [*jumps, *(f"-A {CHAIN} {_RULES[of]}" for of in _RULES if of == table)]
+
+
+_ALONE = _restored(
+    {
+        table: (
+            *(f":{chain} ACCEPT [0:0]" for chain in chains),
+            *(f":{CHAIN} - [0:0]" for of in _RULES if of == table),
+            *_rules(table),
+        )
+        for table, chains in _BUILT_IN.items()
+    }
+)
+"""Its rules and no others, as ``iptables-save`` prints whole tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +71,12 @@ class OtherProgram:
 
     async def install(self, node: str) -> None:
         """Write the rules: a chain of its own in each table, and jumps above all others. Raises `LabError`."""
-        jumps = "".join(
-            f"*{table}\n" + "".join(f"-I {chain} -j {CHAIN}\n" for chain in chains) + "COMMIT\n"
-            for table, chains in _TABLES.items()
-        )
         await self._restore(node, _RELOAD)
-        await self._restore(node, jumps)
+        await self._restore(node, _INSTALL_JUMPS)
+
+    async def load_in_place_of_all(self, node: str) -> None:
+        """Load its rules in place of all rules and chains of iptables. Raises `LabError`."""
+        await run_in(self.network[node], [self._tool("restore"), "--wait", "30"], _ALONE)
 
     async def reload_again_and_again(self, node: str, pause: float) -> NoReturn:
         """Write its chains anew, every ``pause`` seconds, as a program does that is configured anew."""
@@ -54,12 +86,10 @@ class OtherProgram:
 
     async def lost_rules(self, node: str) -> str:
         """Rules that are not there any more, as text; empty for none. Raises `LabError`."""
-        lost = []
-        for table in _TABLES:
-            saved = await run_in(self.network[node], [self._tool("save"), "-t", table])
-            lost += [
-                f"{table}: {rule}" for of, rule in _rules() if of == table and rule not in saved.splitlines()
-            ]
+        lost: list[str] = []
+        for table in _RULES:
+            saved = (await run_in(self.network[node], [self._tool("save"), "-t", table])).splitlines()
+            lost += [f"{table}: {rule}" for rule in _rules(table) if rule not in saved]
         return ", ".join(lost)
 
     async def _restore(self, node: str, text: str) -> None:

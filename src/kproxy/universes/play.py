@@ -91,6 +91,7 @@ MOST_FAULTS = 100
 """So many numbers follow each seed, one for each fault."""
 _FOLDER = Path("/dev/shm/universe")  # noqa: S108 (a guest's own)
 _RESOLUTION = time.get_clock_info("monotonic").resolution
+_MOST_CONNECTIONS = Path("/proc/sys/net/netfilter/nf_conntrack_max")
 _READS = frozenset({Verb.LIST, Verb.WATCH})
 
 
@@ -294,6 +295,9 @@ class Universe:
                 reloading.cancel()
                 with suppress(asyncio.CancelledError):
                     await reloading
+            case FaultKind.RULES_LOST:
+                await self.other_program.load_in_place_of_all(fault.node)
+                yield
             case FaultKind.PROXY_STOPPED:
                 self.proxies.stop(fault.node)
                 yield
@@ -307,16 +311,22 @@ class Universe:
                 yield
                 await self.proxies.take_writes(fault.node)
             case _:
-                with self._shared_fault(fault):
+                of = self._fault_of_machine if fault.kind in OF_MACHINE else self._fault_of_api_server
+                with of(fault):
                     yield
 
-    def _shared_fault(self, fault: TimedFault) -> AbstractContextManager[None]:
-        faults, kinds = self.server.faults, _kinds(fault)
+    def _fault_of_machine(self, fault: TimedFault) -> AbstractContextManager[None]:
         match fault.kind:
             case FaultKind.XTABLES_LOCKED:
                 return locked(self.proxies.xtables_locks)
-            case FaultKind.CLOCK_STEPS:
+            case FaultKind.CONNTRACK_FULL:
+                return conntrack_full()
+            case _:
                 return clock_set_forward(fault.pause)
+
+    def _fault_of_api_server(self, fault: TimedFault) -> AbstractContextManager[None]:
+        faults, kinds = self.server.faults, _kinds(fault)
+        match fault.kind:
             case FaultKind.WATCHES_STALL:
                 return faults.during(StallRequests(verbs=frozenset({Verb.WATCH}), kinds=kinds))
             case FaultKind.EVENTS_TRICKLE:
@@ -370,6 +380,17 @@ def locked(paths: Iterable[Path]) -> Iterator[None]:
         for path in paths:
             fcntl.flock(stack.enter_context(path.open("w")), fcntl.LOCK_EX)
         yield
+
+
+@contextmanager
+def conntrack_full() -> Iterator[None]:
+    """Limit of connections, which each network namespace has for itself, at what none stays below."""
+    before = _MOST_CONNECTIONS.read_text()
+    _MOST_CONNECTIONS.write_text("1\n")
+    try:
+        yield
+    finally:
+        _MOST_CONNECTIONS.write_text(before)
 
 
 @contextmanager

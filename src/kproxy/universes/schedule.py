@@ -46,9 +46,13 @@ class FaultKind(enum.Enum):
     PROXY_STOPPED = "the proxy is stopped (SIGSTOP), and continued at the end"
     MODE_CHANGED = "the proxy is killed, and runs in another mode until the end"
     RULES_RELOADED = "another program reloads its own rules of iptables again and again"
+    RULES_LOST = (
+        "another program loads its own rules of iptables in place of all others, as a firewall at its start"
+    )
     WRITES_REFUSED = "the kernel refuses the proxy's writes (ENOBUFS)"
     WRITES_SLOW = "each write of the proxy to the kernel takes a while"
     XTABLES_LOCKED = "another program holds the lock of iptables"
+    CONNTRACK_FULL = "connection tracking takes no more entries"
     CLOCK_STEPS = "the wall clock is set to another time, and back at the end"
 
 
@@ -60,8 +64,8 @@ class Resource(enum.Enum):
     NODES = "Node"
 
 
-OF_MACHINE = frozenset({FaultKind.XTABLES_LOCKED, FaultKind.CLOCK_STEPS})
-"""Faults that all nodes have at once, since they share the guest's clock and lock."""
+OF_MACHINE = frozenset({FaultKind.XTABLES_LOCKED, FaultKind.CLOCK_STEPS, FaultKind.CONNTRACK_FULL})
+"""Faults that all nodes have at once, since they share the guest's clock, lock and limit of connections."""
 
 OF_NODE = frozenset(
     {
@@ -69,6 +73,7 @@ OF_NODE = frozenset(
         FaultKind.PROXY_RESTARTED,
         FaultKind.MODE_CHANGED,
         FaultKind.RULES_RELOADED,
+        FaultKind.RULES_LOST,
         FaultKind.PROXY_STOPPED,
         FaultKind.THREADS_HELD,
         FaultKind.WRITES_REFUSED,
@@ -88,12 +93,14 @@ RECOVERY: Mapping[FaultKind, float] = {
     FaultKind.CLOCK_STEPS: CONVERGENCE,
     FaultKind.XTABLES_LOCKED: 30.0 + CONVERGENCE,
     FaultKind.RULES_RELOADED: 30.0 + CONVERGENCE,
+    FaultKind.RULES_LOST: 30.0 + 5.0 + CONVERGENCE,
     FaultKind.WRITES_REFUSED: 30.0 + CONVERGENCE,
 }
 """Seconds after a fault's end within which everything must be in effect.
 
 A client of the API server comes back after a pause of 30 s at most, doubled by jitter (client-go's reflector). Writes that
-failed are tried again after ``syncPeriod``, which is 30 s.
+failed are tried again after ``syncPeriod``, which is 30 s; as often a proxy looks for its rules, and then waits for 5 s at most
+until all tables are lost (``life.canary``). A client may need its pauses also where its new connection met a full table.
 """
 
 

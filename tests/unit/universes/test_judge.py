@@ -124,6 +124,45 @@ def test_a_connection_stays_with_its_endpoint(second: str, bad: bool) -> None:  
     assert (excused.violations, excused.known) == ((), {"known": 1} if bad else {})
 
 
+@pytest.mark.parametrize(
+    ("kind", "node", "over"), [(FaultKind.RULES_LOST, "a", 51.5), (FaultKind.CONNTRACK_FULL, "", 16.5)]
+)
+@pytest.mark.parametrize("established", [False, True])
+def test_what_an_intruder_takes_from_new_connections_is_not_judged_while_it_may_last(
+    kind: FaultKind,
+    node: str,
+    over: float,
+    established: bool,  # noqa: FBT001
+) -> None:
+    """An established connection is judged always; a new one before the fault, and when all must be there again."""
+    flow = TimedFlow(at=6.0, sender=pod("a2"), to=WEB.cluster_ip, pause=1.0)
+    probes = tuple(TimedProbe(at=at, sender=pod("a2"), to=WEB.cluster_ip) for at in (9.5, 11.0, over))
+    fault = TimedFault(at=10.0, seconds=1.0, kind=kind, node=node)
+    schedule = Schedule(
+        seed=1,
+        family=Family.IPV4,
+        changes=SCHEDULE.changes[:1],
+        faults=(fault,),
+        probes=probes,
+        flows=(flow,),
+    )
+    lines: list[Line] = [
+        FlowExchanged(
+            at=6 * SECOND, until=6 * SECOND, number=0, opened=True, outcomes=outcomes_text([reached("a1")])
+        )
+    ]
+    silent = outcomes_text([Failure.DROPPED])
+    for number, probe in enumerate(probes):
+        at = int(probe.at * SECOND)
+        if not established:
+            lines.append(Probed(at=at, until=at, number=number, outcomes=silent, text="it"))
+        elif number == 1:
+            lines.append(FlowExchanged(at=at, until=at, number=0, opened=False, outcomes=silent))
+    found = judge_universe(schedule, Recording(tuple(lines)))
+    assert [one.at for one in found.violations] == ([11.0] if established else [9.5, over])
+    assert sum(found.unjudged.values()) == (0 if established else 1)
+
+
 UDP = service("web", "a1", type=Type.NODE_PORT, ports=(Port(protocol=Protocol.UDP),))
 
 

@@ -125,6 +125,20 @@ READY_WHILE_TERMINATING_COUNTS = case(
     features=FEATURES | {Feature.TERMINATING_ENDPOINTS},
 )
 
+ANY_PORT = "health-check.any-port.counted"
+RENAMED = WEB.replace(name="renamed", ports=(Port(name="b"),), slice_ports=(Port(name="a"),))
+
+ANY_PORT_COUNTS = case(
+    "health-check.any-port-counts",
+    "While a Service's port has another name than those of its slices, load balancers still find its nodes.",
+    Apply(RENAMED, WEB),
+    CheckHealth(sender=client("a"), to=RENAMED.health_check("a"), expect=2, clauses=(ANY_PORT,)),
+    CheckHealth(sender=client("b"), to=RENAMED.health_check("b"), expect=1, clauses=(ANY_PORT,)),
+    Probe(sender=client("a"), to=WEB.node_port("a"), expect=delivered_to("a1", "a2")),
+    clauses=LOCAL_CLAUSES | {ANY_PORT},
+    features=FEATURES,
+)
+
 ON_SELECTED_ADDRESSES = case(
     "health-check.on-selected-addresses",
     "Where nodePortAddresses are set, a health check node port is on those and on no other.",
@@ -331,6 +345,7 @@ CASES: tuple[Case, ...] = (
     FOLLOWS_LOCAL_ENDPOINTS,
     TERMINATING_DO_NOT_COUNT,
     READY_WHILE_TERMINATING_COUNTS,
+    ANY_PORT_COUNTS,
     ON_SELECTED_ADDRESSES,
     BETWEEN_CLUSTER_IPS,
     FOR_LOAD_BALANCERS,

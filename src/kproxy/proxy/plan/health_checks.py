@@ -21,10 +21,4 @@ def _local_ready(service: snapshot.ServiceInfo, node: str) -> int:
 
     A terminating endpoint counts as long as the slice calls it ready (publishNotReadyAddresses).
     """
-    addresses = {
-        endpoint.address
-        for port in service.ports
-        for endpoint in port.endpoints
-        if endpoint.node == node and endpoint.ready
-    }
-    return len(addresses)
+    return sum(of == node for of, _ in service.health_check_endpoints)

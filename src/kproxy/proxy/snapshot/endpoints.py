@@ -45,6 +45,25 @@ def merge_endpoints(
     return {key: tuple(found[place] for place in sorted(found)) for key, found in merged.items()}
 
 
+def ready_endpoints(
+    slices: Collection[api.EndpointSlice], family: Family
+) -> frozenset[tuple[str | None, Address]]:
+    """Node and address of each ready endpoint, whichever ports the Service has (``health-check.any-port.counted``)."""
+    wanted = {
+        (port.name, PROTOCOLS[port.protocol])
+        for item in slices
+        for port in item.ports or ()
+        if port.name is not None and port.protocol in PROTOCOLS
+    }
+    merged = merge_endpoints(slices, wanted, family, notes=[])
+    return frozenset(
+        (endpoint.node, endpoint.address)
+        for endpoints in merged.values()
+        for endpoint in endpoints
+        if endpoint.ready
+    )
+
+
 def _targets(
     ports: Iterable[api.EndpointPort], merged: Mapping[PortKey, _Merged], report: Complain
 ) -> list[tuple[int, _Merged]]:

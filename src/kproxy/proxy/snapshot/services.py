@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from kproxy.model import api
 from kproxy.model.api import key_of
 from kproxy.model.network import Address, Family, Network, family_of, parse_address, parse_network
-from kproxy.proxy.snapshot.endpoints import PROTOCOLS, PortKey, merge_endpoints
+from kproxy.proxy.snapshot.endpoints import PROTOCOLS, PortKey, merge_endpoints, ready_endpoints
 from kproxy.proxy.snapshot.fields import Complain, is_port, is_port_name, note_reporter
 from kproxy.proxy.snapshot.values import Note, ServiceInfo, ServicePortInfo, ServicePortName, TrafficPolicy
 
@@ -34,6 +34,7 @@ def normalise_service(
     if not cluster_ips:
         return None, tuple(notes)
     external = _policy(spec.external_traffic_policy, complain)
+    health_check_port = _health_check_port(spec, external)
     service = ServiceInfo(
         key=key_of(item),
         cluster_ip=cluster_ips[0],
@@ -43,7 +44,8 @@ def normalise_service(
         internal_policy=_policy(spec.internal_traffic_policy, complain),
         external_policy=external,
         affinity_seconds=_affinity_seconds(spec, complain),
-        health_check_port=_health_check_port(spec, external),
+        health_check_port=health_check_port,
+        health_check_endpoints=ready_endpoints(slices, family) if health_check_port else frozenset(),
         ports=_ports(item, slices, family, notes),
     )
     return service, tuple(notes)

@@ -93,7 +93,8 @@ class ServiceInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A Service that is proxied in the snapshot's family; all addresses and ranges are of that family.
 
     ``source_ranges`` None admits every source. ``affinity_seconds`` None means no ClientIP affinity.
-    ``health_check_port`` is None unless the Service has one (clause ``health-check.local-endpoints.told``).
+    ``health_check_port`` is None unless the Service has one (clause ``health-check.local-endpoints.told``);
+    ``health_check_endpoints``: node and address of each endpoint that it counts, empty without one.
     """
 
     key: Key
@@ -105,6 +106,7 @@ class ServiceInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     external_policy: TrafficPolicy
     affinity_seconds: int | None
     health_check_port: int | None
+    health_check_endpoints: frozenset[tuple[str | None, Address]]
     ports: tuple[ServicePortInfo, ...]
 
 

@@ -34,6 +34,14 @@ HISTORY = (
         of="hcnp.count-ips ready.publish-not-ready",
     ),
     should(
+        "health-check.any-port.counted",
+        "A health check node port counts the ready endpoints of all of the Service's EndpointSlices, also while their ports "
+        "are not yet, or no longer, those of the Service.",
+        OBSERVED,
+        links.SOURCE_ENDPOINTS_MAP,
+        of="hcnp.count-ips",
+    ),
+    should(
         "health-check.node-port-addresses.bind",
         "Health check node ports are on the addresses of the node that nodePortAddresses selects, and on no cluster IP.",
         UNIT,

@@ -58,6 +58,13 @@ def test_two_ports_of_three_pods_are_three_endpoints() -> None:
     assert check.endpoints == 3
 
 
+def test_endpoints_count_while_the_slices_have_not_followed_a_change_of_ports() -> None:
+    ports = [api.ServicePort("new", port=80)]
+    pods = slice_of(endpoint("10.0.0.1", NODE), ports=[api.EndpointPort("old", port=8080)])
+    made = planned(service(ports=ports, **LOCAL), pods)
+    assert [check.endpoints for check in made.health_checks] == [1]
+
+
 def test_each_family_counts_its_own_endpoints() -> None:
     dual = service(cluster_ips=["10.96.0.1", "fd00::1"], **LOCAL)
     objects = (dual, slice_of(endpoint("10.0.0.1", NODE)))
