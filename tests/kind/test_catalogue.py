@@ -86,7 +86,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 
 def no_packet_is_astray(judged: Judged, groups: tuple[str, ...], shape: ClusterShape) -> None:
-    """All cases of these groups that a cluster of this shape can express have passed, unless the kernel has no SCTP."""
+    """All cases of these groups that a cluster of this shape can express have passed or deviate as is known, unless the kernel has no SCTP."""
     assert judged.having("failed") == judged.having("broken") == {}
     assert judged.status == 0, judged.said
     shape = replace(shape, families=judged.families)
@@ -94,7 +94,8 @@ def no_packet_is_astray(judged: Judged, groups: tuple[str, ...], shape: ClusterS
     left_out = {name: why for name, why in judged.having("not-runnable").items() if name in able}
     assert all("SCTP sockets" in why for why in left_out.values()), left_out
     unclaimed = judged.having("unsupported").keys()
-    assert judged.having("passed").keys() == able - left_out.keys() - unclaimed
+    ran = judged.having("passed").keys() | judged.having("deviation").keys()
+    assert ran == able - left_out.keys() - unclaimed
 
 
 def cases(groups: tuple[str, ...]) -> list[str]:
@@ -149,8 +150,8 @@ def test_a_cluster_that_does_not_serve_is_distinguished_from_one_that_serves_wro
 ) -> None:
     with cluster.proxies_stopped():
         judged = judge(cluster, mode, tmp_path, "--allow-production", "--sync-timeout", "2", *ONE_CASE)
-    assert judged.status == 2, judged.said
-    (reason,) = judged.having("broken").values()
+    assert judged.status == 1, judged.said
+    (reason,) = judged.having("failed").values()
     assert "have not applied a Service within 2 s: node a IPv4" in reason
 
 
