@@ -145,13 +145,13 @@ class LabCluster:
         self.network[node].run(["conntrack", "--flush"])
         self._start_node(node)
 
-    def processes(self, node: str, word: str) -> list[int]:
-        """Processes in the pods of a node whose command line has this word."""
+    def processes(self, node: str, argument: str) -> list[int]:
+        """Processes in the pods of a node whose command line has this argument."""
         found = []
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                words = (process / "cmdline").read_bytes().split(b"\0")
-                if word.encode() in words and self._group(node) in (process / "cgroup").read_text():
+                arguments = (process / "cmdline").read_bytes().split(b"\0")
+                if argument.encode() in arguments and self._group(node) in (process / "cgroup").read_text():
                     found.append(int(process.name))
         return found
 
