@@ -244,6 +244,14 @@ def package(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def readme(session: nox.Session) -> None:
+    """README's lines, typed into a container of Debian without this checkout (Docker's engine, mmdebstrap; root)."""
+    need_root(session)
+    session.install(".[test,kind]")
+    session.run("pytest", "tests/kind/test_readme.py", "--timeout=900", *session.posargs)
+
+
+@nox.session(default=False)
 def chart(session: nox.Session) -> None:
     """Helm chart as the overlays (`helm`, `kubectl`); alerts and dashboard by a real Prometheus (`apt-get install prometheus`; root)."""
     need_root(session)
@@ -254,7 +262,7 @@ def chart(session: nox.Session) -> None:
 @nox.session(default=False)
 def release(session: nox.Session) -> None:
     """A release up to the upload, in build/release; ``nox -s release -- --dry-run`` leaves changelog and fragments as they are."""
-    session.install("build", "twine>=6.1", "cyclonedx-bom>=7", "towncrier>=24.8")
+    session.install("build", "twine>=6.1", "cyclonedx-bom>=7", "towncrier>=24.8", "hatchling", "pyyaml")
     place = Path("build/release").resolve()
     shutil.rmtree(place, ignore_errors=True)
     session.run("python", "-mbuild", "--outdir", place)
@@ -271,6 +279,7 @@ def release(session: nox.Session) -> None:
         empty.mkdir()
         with session.chdir(empty):
             _use(session, programs, packets=os.geteuid() == 0)
+    session.run("python", "-m", "tools.krew", place, version)
     draft = "--draft" if "--dry-run" in session.posargs else "--yes"
     session.run("towncrier", "build", "--version", version, draft)
 

@@ -6,7 +6,7 @@ import asyncio
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -45,7 +45,13 @@ class ApiStage:
     listing: tuple[str, ...] = ("nft", "list", "table", "ip", "kube-proxy")
     """The command that shows its rules."""
 
-    def start(self, *, user: dict[str, object], cluster: dict[str, object]) -> None:
+    def start(
+        self,
+        *,
+        user: dict[str, object],
+        cluster: dict[str, object],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         kubeconfig, config = self.folder / "kubeconfig", self.folder / "config.yaml"
         document = {
             "current-context": "x",
@@ -57,7 +63,7 @@ class ApiStage:
         place = NodeConfiguration(node="a", mode="nftables", kubeconfig=str(kubeconfig))
         config.write_text(kube_proxy_configuration(DEFAULT, place))
         arguments = [sys.executable, "-m", "kproxy", "run", "--config", str(config)]
-        self.daemon = spawn(arguments, self.namespace, log=self.folder / "log")
+        self.daemon = spawn(arguments, self.namespace, log=self.folder / "log", env=environment)
 
     async def follows(self, number: int) -> None:
         """Whether a new Service comes to the kernel."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from kproxy.conformance.reports import markdown
 from kproxy.conformance.reports.comparison import compare_runs
-from kproxy.conformance.reports.profiles import judge_profiles
+from kproxy.conformance.reports.profiles import ProfileVerdict, judge_profiles
 from kproxy.conformance.reports.results_reader import DocumentRead, RunRead, load_results
 from tools.docgen.tables import markdown_table
 
@@ -32,15 +32,18 @@ def page() -> str:
 
 
 def _profiles(documents: Sequence[DocumentRead]) -> str:
-    """Table of the verdicts, one row for each run."""
-    rows = [_profile_row(document, run) for document in documents for run in document.runs]
-    heads = ("subject", "mode", "version", "judged", "core", "extended features")
-    return markdown_table("### Profiles", heads, rows).strip()
+    """Tables of the verdicts: core, a row for each run; extended features, a column for each."""
+    runs = [(document, run, judge_profiles(run)) for document in documents for run in document.runs]
+    heads = ("subject", "mode", "version", "judged", "core")
+    core = markdown_table("### Profiles", heads, [_core_row(*one) for one in runs]).strip()
+    names = sorted({name for _, _, verdict in runs for name in verdict.supported}, key=str.lower)
+    columns = [f"{run.subject} {run.name or run.mode}" for _, run, _ in runs]
+    rows = [(name, *("✓" if name in verdict.supported else "" for _, _, verdict in runs)) for name in names]
+    return f"{core}\n\n{markdown_table('### Extended features', ('feature', *columns), rows).strip()}"
 
 
-def _profile_row(document: DocumentRead, run: RunRead) -> tuple[str, ...]:
-    verdict = judge_profiles(run)
+def _core_row(document: DocumentRead, run: RunRead, verdict: ProfileVerdict) -> tuple[str, ...]:
     version = (run.environment.get("subject") or "").partition("\n")[0]
     core = f"{verdict.word} {len(verdict.passed)}/{verdict.total}"
     day = document.date.partition("T")[0] or "before results had dates"
-    return (run.subject, run.name or run.mode, version, day, core, ", ".join(verdict.supported))
+    return (run.subject, run.name or run.mode, version, day, core)

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Sequence
 
 from kproxy import __version__
-from kproxy.cli import compare, completion, conformance, lab, simulate, spec, trace
+from kproxy.cli import compare, completion, conformance, kubectl, lab, simulate, spec, trace
 from kproxy.cli.arguments import Command, add_command
 from kproxy.cli.output import OutputFileError, redirected_output
 from kproxy.cli.parser import Parser
@@ -34,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tokens = [*tokens[1:], "--help"]
     if tokens[:1] == ["run"]:
         return _run(tokens[1:])
+    if tokens[:1] == ["kubectl"]:
+        return kubectl.run_plugin(tokens[1:])
     options = build_parser().parse_args(tokens)
     try:
         return _execute(options)
@@ -74,6 +76,7 @@ def build_parser() -> Parser:
     simulate.add_simulate_command(commands)
     completion.add_completion_command(commands)
     add_command(commands, Front.VERSION, _version)
+    commands.add_parser("kubectl", help="the same for the cluster of kubectl's context: `kubectl kproxy`")
     commands.add_parser("help", help="help on a command: `kproxy help conformance run`")
     return root
 

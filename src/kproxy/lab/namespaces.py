@@ -160,7 +160,8 @@ def create_namespace(name: str) -> Namespace:
     """
     home = os.open(_THIS_THREAD, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        _call(_libc.unshare(CLONE_NEWNET), "create a network namespace (run as root)")
+        hint = " (run as root)" if os.geteuid() else ""
+        _call(_libc.unshare(CLONE_NEWNET), f"create a network namespace{hint}")
         try:
             return Namespace(name, os.open(_THIS_THREAD, os.O_RDONLY | os.O_CLOEXEC))
         finally:

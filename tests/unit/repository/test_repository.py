@@ -16,12 +16,15 @@ from tests.support.paths import ROOT
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "changelog.d").glob("*.md")])
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 REUSABLE = ROOT / ".github/workflows/judge.yml"
+SITE = ROOT / ".github/workflows/site.yml"
 RELEASE = ROOT / ".github/workflows/release.yml"
 UPLOADS = {
+    "publish": {"contents": "write"},
     "package": {"contents": "read", "id-token": "write", "attestations": "write"},
+    "files": {"contents": "write", "actions": "read"},
     "image": {"contents": "read", "packages": "write", "id-token": "write"},
 }
-"""What the jobs of a release may do: to be trusted by PyPI and cosign, and to upload the image."""
+"""What the jobs of a release may do: to be trusted by PyPI and cosign, to make the release, and to upload the image; and of the site, to publish it."""
 """For other repositories: it judges what they build, by ``action.yml``."""
 DECISIONS = sorted((ROOT / "docs/adr").glob("*.md"))
 FRAGMENTS = sorted(path for path in (ROOT / "changelog.d").iterdir() if path.name != "README.md")
@@ -204,7 +207,7 @@ def test_a_changelog_fragment_has_a_known_type(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [p for p in WORKFLOWS if p not in {REUSABLE, RELEASE}], ids=lambda path: path.name
+    "path", [p for p in WORKFLOWS if p not in {REUSABLE, RELEASE, SITE}], ids=lambda path: path.name
 )
 def test_a_workflow_calls_only_what_a_person_can_call(path: Path) -> None:
     steps = [step for job in yaml.safe_load(text(path))["jobs"].values() for step in job["steps"]]
@@ -219,9 +222,10 @@ def test_a_workflow_may_do_little_and_pins_what_it_uses(path: Path) -> None:
     assert workflow["permissions"] == {}
     assert workflow["concurrency"]["cancel-in-progress"] == (path != RELEASE)
     permissions = {name: job["permissions"] for name, job in workflow["jobs"].items()}
-    assert permissions == dict(
-        UPLOADS if path == RELEASE else {name: {"contents": "read"} for name in permissions}
-    )
+    little = {"contents": "read"}
+    assert permissions == {
+        name: UPLOADS.get(name, little) if path in {RELEASE, SITE} else little for name in permissions
+    }
     used = [
         line for line in re.findall(r"^ +-? *uses: (.+)", text(path), re.MULTILINE) if line != "./.kproxy"
     ]

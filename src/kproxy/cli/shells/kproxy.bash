@@ -10,7 +10,7 @@ _shtab_kproxy_lab_kernel_subparsers=(build fetch)
 _shtab_kproxy_lab_cluster_subparsers=(up fetch exec kubectl kubeconfig down)
 _shtab_kproxy_lab_subparsers=(doctor kernel up exec kubectl down cluster)
 _shtab_kproxy_spec_subparsers=(show explain)
-_shtab_kproxy_subparsers=(run conformance lab spec compare trace simulate completion version help)
+_shtab_kproxy_subparsers=(run conformance lab spec compare trace simulate completion version kubectl help)
 
 _shtab_kproxy_run_option_strings=(-h --help --config --write-config-to --cleanup --init-only --master --version --hostname-override --feature-gates --kubeconfig --kube-api-content-type --kube-api-burst --kube-api-qps --bind-address --healthz-bind-address --metrics-bind-address --bind-address-hard-fail --profiling --show-hidden-metrics-for-version --proxy-mode --masquerade-all --iptables-masquerade-bit --iptables-localhost-nodeports --iptables-sync-period --iptables-min-sync-period --ipvs-sync-period --ipvs-min-sync-period --ipvs-scheduler --ipvs-exclude-cidrs --ipvs-strict-arp --ipvs-tcp-timeout --ipvs-tcpfin-timeout --ipvs-udp-timeout --detect-local-mode --pod-bridge-interface --pod-interface-name-prefix --cluster-cidr --nodeport-addresses --oom-score-adj --conntrack-max-per-core --conntrack-min --conntrack-tcp-timeout-established --conntrack-tcp-timeout-close-wait --conntrack-tcp-be-liberal --conntrack-udp-timeout --conntrack-udp-timeout-stream --config-sync-period --v -v --vmodule --logging-format --log-flush-frequency --log-text-split-stream --log-text-info-buffer-size --log-json-split-stream --log-json-info-buffer-size --boot-id-file --machine-id-file --healthz-port --metrics-port)
 _shtab_kproxy_conformance_run_option_strings=(-h --help --proxy --binary --mode --case --skip --last-failed --maxfail -x --exitfirst --case-file --slow --shuffle --xfails --testbed --kernel --time --uml-kernel --memory --guests --iptables --apiserver --parallel --sync-timeout --json --yaml --junit --markdown --html --evidence --dry-run --skip-missing-kernels --print-missing-packages -o --format --output)
@@ -45,6 +45,7 @@ _shtab_kproxy_trace_option_strings=(-h --help --from --to -f --file --via --node
 _shtab_kproxy_simulate_option_strings=(-h --help --seeds --shard --replay --out --results --until --exec --shell --no-shrink --parallel --proxy --binary --mode --uml-kernel --iptables)
 _shtab_kproxy_completion_option_strings=(-h --help)
 _shtab_kproxy_version_option_strings=(-h --help -o --format --output)
+_shtab_kproxy_kubectl_option_strings=(-h --help)
 _shtab_kproxy_help_option_strings=(-h --help)
 _shtab_kproxy_option_strings=(-h --help --version)
 
@@ -164,7 +165,7 @@ _shtab_kproxy_simulate___iptables_choices=(auto nft legacy)
 _shtab_kproxy_completion_pos_0_choices=(bash zsh tcsh)
 _shtab_kproxy_version__o_choices=(text json yaml)
 _shtab_kproxy_version___format_choices=(text json yaml)
-_shtab_kproxy_pos_0_choices=(run conformance lab spec compare trace simulate completion version help)
+_shtab_kproxy_pos_0_choices=(run conformance lab spec compare trace simulate completion version kubectl help)
 
 _shtab_kproxy_run__h_nargs=0
 _shtab_kproxy_run___help_nargs=0
@@ -268,6 +269,8 @@ _shtab_kproxy_completion__h_nargs=0
 _shtab_kproxy_completion___help_nargs=0
 _shtab_kproxy_version__h_nargs=0
 _shtab_kproxy_version___help_nargs=0
+_shtab_kproxy_kubectl__h_nargs=0
+_shtab_kproxy_kubectl___help_nargs=0
 _shtab_kproxy_help__h_nargs=0
 _shtab_kproxy_help___help_nargs=0
 _shtab_kproxy_pos_0_nargs=A...

@@ -100,7 +100,7 @@ complete kproxy \
         'n/--format/(text short json yaml)/' \
         'n/--replay/f/' \
         'n/--results/f/' \
-        'p/1/(run conformance lab spec compare trace simulate completion version help)/' \
+        'p/1/(run conformance lab spec compare trace simulate completion version kubectl help)/' \
         'n/conformance/(run fuzz cluster report verify list show)/' \
         'n/lab/(doctor kernel up exec kubectl down cluster)/' \
         'n/spec/(show explain)/' \

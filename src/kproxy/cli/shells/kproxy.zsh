@@ -14,6 +14,7 @@ _shtab_kproxy_commands() {
     completion:'Print the completion of a shell.'
     conformance:'judge a service proxy by real packets'
     help:'help on a command: `kproxy help conformance run`'
+    kubectl:'the same for the cluster of kubectl'"'"'s context: `kubectl kproxy`'
     lab:'a lab of your own cluster, and the kernels that labs can run on'
     run:'be this node'"'"'s service proxy (`kproxy run --help`)'
     simulate:'Simulates two nodes with their proxies, an API server and clients from a seed: changes, faults and packets, all of which a seed repeats to the nanosecond. Each packet is judged by the specification. Needs a kernel of `kproxy lab kernel build`.'
@@ -274,6 +275,13 @@ _shtab_kproxy_help_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_kproxy_help_defaults_added=0
+
+_shtab_kproxy_kubectl_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_kproxy_kubectl_defaults_added=0
 
 _shtab_kproxy_lab_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -595,6 +603,7 @@ _shtab_kproxy() {
         completion) _arguments -C -s $_shtab_kproxy_completion_options ;;
         conformance) _shtab_kproxy_conformance ;;
         help) _arguments -C -s $_shtab_kproxy_help_options ;;
+        kubectl) _arguments -C -s $_shtab_kproxy_kubectl_options ;;
         lab) _shtab_kproxy_lab ;;
         run) _arguments -C -s $_shtab_kproxy_run_options ;;
         simulate) _arguments -C -s $_shtab_kproxy_simulate_options ;;

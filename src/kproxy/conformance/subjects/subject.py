@@ -7,6 +7,7 @@ with hyphens. ``docs/subjects.md`` documents them all, and the environment of a 
 from __future__ import annotations
 
 import enum
+import importlib.metadata
 import importlib.resources
 import re
 import tomllib
@@ -74,12 +75,14 @@ class Implementation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Who makes a subject, for results that others cite.
 
     ``contact``: a person, a list or a page.  ``version``: empty for the first line that `version-command` prints.
+    ``distribution``: an installed distribution of Python, whose links `Source` and `Issues` stand for an empty url and contact.
     """
 
     project: str = ""
     url: str = ""
     version: str = ""
     contact: str = ""
+    distribution: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +141,21 @@ def load_subject(name_or_path: str, binary: str = "") -> Subject:
             raise InvalidSubject(
                 f"--proxy {name_or_path}: that is no text, and a subject file is TOML"
             ) from error
-    return subject_from_toml(text, name_or_path, binary)
+    subject = subject_from_toml(text, name_or_path, binary)
+    return replace(subject, implementation=_with_links(subject.implementation))
+
+
+def _with_links(about: Implementation) -> Implementation:
+    """Fill in url and contact by the metadata of a distribution; one built where the repository is unknown has none."""
+    try:
+        metadata = importlib.metadata.metadata(about.distribution) if about.distribution else None
+    except importlib.metadata.PackageNotFoundError:
+        metadata = None
+    if metadata is None:
+        return about
+    links = dict(link.split(", ", 1) for link in metadata.get_all("Project-URL") or ())
+    url, contact = about.url or links.get("Source", ""), about.contact or links.get("Issues", "")
+    return msgspec.structs.replace(about, url=url, contact=contact)
 
 
 def check_mode(subject: Subject, mode: str) -> None:

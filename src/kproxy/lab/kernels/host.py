@@ -21,6 +21,11 @@ MODULES = {
 }
 """Modules that root may load for an ability, where the distribution has them."""
 
+CONTAINER_FIX = (
+    "start the container with --cap-add NET_ADMIN --cap-add SYS_ADMIN --security-opt systempaths=unconfined"
+)
+"""Options of Docker's and Podman's `run`, without which root may neither make a network namespace nor write its sysctls."""
+
 
 def survey_host(abilities: Iterable[Ability] = Ability) -> KernelSurvey:
     """Survey of this kernel: usable by this process or not, and its abilities, probed."""
@@ -33,9 +38,7 @@ def survey_host(abilities: Iterable[Ability] = Ability) -> KernelSurvey:
         )
     findings = probe_abilities(abilities)
     if reason := findings.get(Ability.NAMESPACES):
-        return KernelSurvey(
-            name=KernelName.HOST, what=what, unusable=reason, fix="run it outside of the container"
-        )
+        return KernelSurvey(name=KernelName.HOST, what=what, unusable=reason, fix=CONTAINER_FIX)
     return KernelSurvey(name=KernelName.HOST, what=what, findings=findings)
 
 

@@ -18,6 +18,7 @@ from typing import NoReturn
 
 from kproxy.lab.kernels import abilities as probing
 from kproxy.lab.kernels.abilities import Ability, KernelName, KernelSurvey, decode_findings
+from kproxy.lab.kernels.host import CONTAINER_FIX
 from kproxy.lab.namespaces import CLONE_NEWNET, LabError
 
 # linux/sched.h, linux/mount.h
@@ -60,7 +61,10 @@ def survey_rootless(abilities: Iterable[Ability] = Ability) -> KernelSurvey:
     if done.returncode:
         reason = done.stderr.strip().splitlines()[-1:] or [f"exit {done.returncode}"]
         return KernelSurvey(name=KernelName.ROOTLESS, what=what, unusable=reason[0], fix=FIX)
-    return KernelSurvey(name=KernelName.ROOTLESS, what=what, findings=decode_findings(done.stdout))
+    findings = decode_findings(done.stdout)
+    if unwritable := findings.get(Ability.NAMESPACES):
+        return KernelSurvey(name=KernelName.ROOTLESS, what=what, unusable=unwritable, fix=CONTAINER_FIX)
+    return KernelSurvey(name=KernelName.ROOTLESS, what=what, findings=findings)
 
 
 def enter_user_namespace() -> None:

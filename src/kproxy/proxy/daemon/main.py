@@ -26,6 +26,11 @@ from kproxy.proxy.backends import find_backend
 from kproxy.proxy.daemon import node_tuning
 from kproxy.proxy.daemon.cluster.client import ApiClient
 from kproxy.proxy.daemon.cluster.credentials import Authorizer
+from kproxy.proxy.daemon.cluster.forward_proxy import (
+    ForwardProxy,
+    ForwardProxyError,
+    environment_proxy,
+)
 from kproxy.proxy.daemon.cluster.kubeconfig import (
     ClientConfig,
     KubeconfigError,
@@ -154,6 +159,8 @@ def node_name(config: Configuration) -> str:
 def _client(config: Configuration, master: str) -> ApiClient:
     read = partial(_connection, config.client_connection.kubeconfig, master)
     connection = read()
+    if connection.proxy is not None:
+        log.info("%s is reached by the proxy %s", connection.server, connection.proxy)
     return ApiClient(connection, Authorizer(connection.credentials, host.run_tool), read)
 
 
@@ -164,7 +171,16 @@ def _connection(path: str, master: str) -> ClientConfig:
         connection = ClientConfig(server=_master_url(master))
     if master:
         connection = replace(connection, server=_master_url(master))
-    return connection
+    return (
+        connection if connection.proxy is not None else replace(connection, proxy=_proxy(connection.server))
+    )
+
+
+def _proxy(server: str) -> ForwardProxy | None:
+    try:
+        return environment_proxy(server, os.environ)
+    except ForwardProxyError as error:
+        raise KubeconfigError(str(error)) from error
 
 
 def _master_url(master: str) -> str:

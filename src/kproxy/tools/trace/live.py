@@ -6,7 +6,6 @@ list: legacy iptables without tables, ipset without a rule that matches a set, I
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -22,10 +21,13 @@ from kproxy.tools.trace.query import CannotTrace
 NET = "/proc/thread-self/net"
 """Proc files of this thread's network namespace."""
 
+_CAP_NET_ADMIN = 12
+"""linux/capability.h."""
+
 
 def read_live_node(files: Sequence[TraceSource], more_addresses: Sequence[Address]) -> TraceInputs:
     """Rules and state of the node, merged with those of files.  Raises `CannotTrace`, `CannotRead`."""
-    if os.geteuid() != 0:
+    if not _may_read_rules():
         raise CannotTrace(
             "a node's rules are read as root: use sudo, or save them as root and give the files with -f: "
             "iptables-save, nft -j list ruleset, ipvsadm -Sn, ipset save"
@@ -38,6 +40,14 @@ def read_live_node(files: Sequence[TraceSource], more_addresses: Sequence[Addres
     known = merge_sources(sources, more_addresses)
     clients = TracedNode(clients=_recent_lists())
     return replace(known, node=known.node.merged(clients), read=(*known.read, *problems))
+
+
+def _may_read_rules() -> bool:
+    """True with CAP_NET_ADMIN (capabilities(7)), as root has it, and kproxy's image without being root."""
+    effective = next(
+        line for line in read_file("/proc/self/status").splitlines() if line.startswith("CapEff:")
+    )
+    return bool(int(effective.split()[1], 16) >> _CAP_NET_ADMIN & 1)
 
 
 def _sources(problems: list[str]) -> Iterator[TraceSource]:

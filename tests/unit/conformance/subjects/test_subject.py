@@ -228,3 +228,28 @@ def test_the_template_of_several_processes_is_a_subject() -> None:
     subject = load_subject(str(template), "/bin/true")
     assert [program.name for program in subject.all_processes] == ["agent", "controller"]
     assert subject.mounts["/sys/fs/bpf"] is FileSystem.BPF
+
+
+@pytest.mark.parametrize(
+    ("links", "given", "found"),
+    [
+        ("Project-URL: Source, https://git.test/p\nProject-URL: Issues, https://git.test/p/issues\n", "", ("https://git.test/p", "https://git.test/p/issues")),
+        ("Project-URL: Source, https://git.test/p\n", 'url = "https://mine"', ("https://mine", "")),
+        ("", "", ("", "")),
+        (None, "", ("", "")),
+    ],
+)  # fmt: skip
+def test_links_of_a_distribution_name_whom_results_are_about(
+    links: str | None, given: str, found: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if links is not None:
+        (tmp_path / "some_proxy-1.dist-info").mkdir()
+        metadata = f"Metadata-Version: 2.1\nName: some-proxy\nVersion: 1\n{links}"
+        (tmp_path / "some_proxy-1.dist-info/METADATA").write_text(metadata)
+    monkeypatch.syspath_prepend(tmp_path)
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        f'name = "x"\nmodes = ["a"]\ncommand = ["x"]\n[implementation]\n{given}\ndistribution = "some-proxy"\n'
+    )
+    about = load_subject(str(file)).implementation
+    assert (about.url, about.contact) == found

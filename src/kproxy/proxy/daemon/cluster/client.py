@@ -8,8 +8,6 @@ by TCP keepalive (25 s) or by the read timeout that the caller sets.
 from __future__ import annotations
 
 import http.client
-import socket
-import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from urllib.parse import urlencode, urlsplit
@@ -21,19 +19,18 @@ from kproxy.linux.descriptors import Purpose
 from kproxy.proxy.daemon.cluster.credentials import Authorizer
 from kproxy.proxy.daemon.cluster.kubeconfig import ClientConfig
 from kproxy.proxy.daemon.cluster.request_log import NO_RESPONSE, RequestStats
+from kproxy.proxy.daemon.cluster.transport import (
+    CONNECT_TIMEOUT,
+    Connected,
+    needs_absolute_target,
+    open_socket,
+)
 from kproxy.proxy.daemon.cluster.trust import TlsContextCache
 
-CONNECT_TIMEOUT = 10.0
 LIST_TIMEOUT = 60.0
 _CHUNK = 1 << 17
 _DONE = (http.client.OK, http.client.CREATED, http.client.ACCEPTED)
 _HEADERS = {"Accept": "application/json", "User-Agent": "kproxy"}
-_KEEPALIVE = (
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-)
 
 
 class ApiError(Exception):
@@ -67,6 +64,7 @@ class ApiClient:
         self._url = urlsplit(connection.server)
         self.requests = RequestStats(self._url.netloc.rpartition("@")[2])
         self._server_name = connection.server_name
+        self._proxy = connection.proxy
         self._authorizer = authorizer
         self._trust = TlsContextCache(connection, reload) if self._url.scheme == "https" else None
 
@@ -90,21 +88,22 @@ class ApiClient:
             with response:
                 yield ResponseStream(response, sock)
 
-    def _connect(self) -> http.client.HTTPConnection:
-        host = self._url.hostname or ""
-        if self._trust is None:
-            return http.client.HTTPConnection(host, self._url.port, CONNECT_TIMEOUT)
-        context = self._trust.context(self._authorizer.certificate())
-        return _HTTPSConnection(host, self._url.port, context, self._server_name)
+    def _connect(self) -> _Connection:
+        context = self._trust.context(self._authorizer.certificate()) if self._trust is not None else None
+        return _Connection(
+            self._url.hostname or "",
+            self._url.port,
+            lambda: open_socket(self._url, self._proxy, context, self._server_name),
+        )
 
     def _request(
         self,
-        connection: http.client.HTTPConnection,
+        connection: _Connection,
         path: str,
         parameters: Mapping[str, str],
         silence: float,
         body: bytes | None = None,
-    ) -> tuple[http.client.HTTPResponse, socket.socket]:
+    ) -> tuple[http.client.HTTPResponse, Connected]:
         """Response, and its socket, which `HTTPConnection` drops when the server announces that it will close."""
         method = "GET" if body is None else "POST"
         headers = _HEADERS | self._authorizer.headers()
@@ -112,8 +111,13 @@ class ApiClient:
             headers |= {"Content-Type": "application/json"}
         query = f"?{urlencode(parameters)}" if parameters else ""
         target = f"{self._url.path.rstrip('/')}{path}{query}"
+        if self._proxy is not None and needs_absolute_target(self._url, self._proxy):
+            target = f"http://{self._url.netloc.rpartition('@')[2]}{target}"
+            headers |= self._proxy.authorization
         try:
-            sock = _open(connection, silence)
+            connection.connect()
+            sock = connection.sock
+            sock.settimeout(silence)
             connection.request(method, target, body, headers)
             response = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
@@ -138,20 +142,10 @@ class ApiClient:
         return ApiError(response.status, message or response.reason, float(wait) if wait.isdigit() else 0.0)
 
 
-def _open(connection: http.client.HTTPConnection, read_timeout: float) -> socket.socket:
-    """Connect; the socket detects a dead peer by TCP keepalive."""
-    connection.connect()
-    for level, option, value in _KEEPALIVE:
-        connection.sock.setsockopt(level, option, value)
-    sock: socket.socket = connection.sock
-    sock.settimeout(read_timeout)
-    return sock
-
-
 class ResponseStream:
     """Body of a response in pieces, as they arrive."""
 
-    def __init__(self, response: http.client.HTTPResponse, connection: socket.socket) -> None:
+    def __init__(self, response: http.client.HTTPResponse, connection: Connected) -> None:
         """Made by `ApiClient.stream`."""
         self._response = response
         self._connection = connection
@@ -165,16 +159,12 @@ class ResponseStream:
         self._connection.settimeout(seconds)
 
 
-class _HTTPSConnection(http.client.HTTPConnection):
-    """HTTPS connection with another name to verify the certificate by than the URL's host (``tls-server-name``)."""
+class _Connection(http.client.HTTPConnection):
+    """HTTP over what a function connects to."""
 
-    default_port = http.client.HTTPS_PORT
-
-    def __init__(self, host: str, port: int | None, tls: ssl.SSLContext, server_name: str) -> None:
+    def __init__(self, host: str, port: int | None, connect: Callable[[], Connected]) -> None:
         super().__init__(host, port, CONNECT_TIMEOUT)
-        self._tls = tls
-        self._server_name = server_name or host
+        self._open = connect
 
     def connect(self) -> None:
-        super().connect()
-        self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._server_name)
+        self.sock: Connected = self._open()

@@ -18,6 +18,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from kproxy.proxy.daemon.cluster.forward_proxy import (
+    ForwardProxy,
+    ForwardProxyError,
+    parse_forward_proxy,
+)
 from kproxy.proxy.daemon.config.load import InvalidConfiguration, parse_yaml
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -76,7 +81,8 @@ class ClientConfig:
 
     ``server`` is a URL. ``authority`` is a PEM bundle, None for the system's own; ``insecure`` accepts any
     certificate. ``server_name`` is the name the certificate must have, empty for the URL's. ``files`` are those that
-    authority, certificate and key were read from, which may be renewed while the daemon runs.
+    authority, certificate and key were read from, which may be renewed while the daemon runs. ``proxy`` is that of
+    ``proxy-url``, or of the environment where a program looks there.
     """
 
     server: str
@@ -86,6 +92,7 @@ class ClientConfig:
     certificate: ClientCertificate | None = None
     credentials: Credentials = None
     files: tuple[Path, ...] = ()
+    proxy: ForwardProxy | None = None
 
 
 class _Part(msgspec.Struct, frozen=True, rename="kebab"):
@@ -191,8 +198,6 @@ def _connection(parsed: _Kubeconfig, folder: Path) -> ClientConfig:
     if not cluster.server:
         raise KubeconfigError(f"cluster {context.cluster!r} has no server")
     check_server(cluster.server)
-    if cluster.proxy_url:
-        raise KubeconfigError("proxy-url is not supported")
     user = {item.name: item.user for item in parsed.users or ()}.get(context.user) or _User()
     return ClientConfig(
         server=cluster.server,
@@ -202,7 +207,15 @@ def _connection(parsed: _Kubeconfig, folder: Path) -> ClientConfig:
         certificate=_certificate(user, folder),
         credentials=_credentials(user, cluster, folder),
         files=_files(cluster, user, folder),
+        proxy=_proxy(cluster.proxy_url),
     )
+
+
+def _proxy(url: str) -> ForwardProxy | None:
+    try:
+        return parse_forward_proxy(url) if url else None
+    except ForwardProxyError as error:
+        raise KubeconfigError(f"proxy-url: {error}") from error
 
 
 def _named(what: str, name: str, known: Mapping[str, P]) -> P:
@@ -264,6 +277,7 @@ def _exec_cluster_info(cluster: _Cluster, folder: Path) -> Mapping[str, object]:
         "tls-server-name": cluster.tls_server_name,
         "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
         "certificate-authority-data": base64.b64encode(authority).decode() if authority else "",
+        "proxy-url": cluster.proxy_url,
     }
     return {name: value for name, value in info.items() if value}
 

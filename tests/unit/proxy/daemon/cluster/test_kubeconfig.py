@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from kproxy.proxy.daemon.cluster.credentials import Authorizer
+from kproxy.proxy.daemon.cluster.forward_proxy import ForwardProxy
 from kproxy.proxy.daemon.cluster.kubeconfig import (
     ClientCertificate,
     ExecPlugin,
@@ -120,6 +121,13 @@ def test_a_plugin_that_wants_to_know_the_cluster_is_informed(tmp_path: Path) -> 
     }
 
 
+def test_a_proxy_url_is_the_proxy_of_all_requests(tmp_path: Path) -> None:
+    cluster = {"server": "https://api", "proxy-url": "http://user:secret@proxy:3128"}
+    assert load_kubeconfig(write(tmp_path, cluster=cluster)).proxy == ForwardProxy(
+        "http", "proxy", 3128, "user", "secret"
+    )
+
+
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
@@ -128,8 +136,8 @@ def test_a_plugin_that_wants_to_know_the_cluster_is_informed(tmp_path: Path) -> 
         ({"clusters": []}, "no cluster 'c'"),
         ({"clusters": [{"name": "c", "cluster": {}}]}, "cluster 'c' has no server"),
         (
-            {"clusters": [{"name": "c", "cluster": {"server": "https://s", "proxy-url": "http://p"}}]},
-            "proxy-url",
+            {"clusters": [{"name": "c", "cluster": {"server": "https://s", "proxy-url": "ftp://p"}}]},
+            "proxy-url: 'ftp://p' is no proxy that kproxy can use: need http://HOST:PORT",
         ),
         ({"users": [{"name": "u", "user": {"client-certificate-data": b64(b"c")}}]}, "client key"),
         (
