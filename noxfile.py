@@ -160,7 +160,7 @@ def containers(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def kind(session: nox.Session) -> None:
-    """Our image as nodes' proxy in containers; in a stand-in cluster (``KUBEBUILDER_ASSETS``); in kind's (``--provider``; root)."""
+    """Our image as nodes' proxy in containers; in a cluster of this machine's (``KUBEBUILDER_ASSETS``); in kind's (``--provider``; root)."""
     need_root(session)
     session.install(".[test,kind]")
     session.run("pytest", "tests/kind", "--timeout=300", *session.posargs)

@@ -1,8 +1,9 @@
 """Images of Kubernetes' own end-to-end tests, without a registry: ``python -m images.e2e FOLDER``.
 
-One root file system of Debian packages with the programs that the tests run in pods, and on it agnhost, upstream's test
-server, built from Kubernetes' source outside of this repository (``go build ./test/images/agnhost``).  The names are those
-of test/utils/image/manifest.go: a cluster that holds images of these names pulls none.
+One root file system of Debian packages with the programs that the tests run in pods, and on it upstream's test servers
+agnhost and regression-issue-74839, built from Kubernetes' source outside of this repository (``go build
+./test/images/agnhost``).  The names are those of test/utils/image/manifest.go: a cluster that holds images of these names
+pulls none.
 """
 
 from __future__ import annotations
@@ -20,10 +21,15 @@ from kproxy.lab.cluster.images import pause_program, write_image
 
 REGISTRY = "registry.k8s.io"
 AGNHOST = (f"{REGISTRY}/e2e-test-images/agnhost:2.63.0", f"{REGISTRY}/e2e-test-images/agnhost:2.55")
-BUSYBOX = (f"{REGISTRY}/e2e-test-images/busybox:1.37.0-1",)
+BUSYBOX = (
+    f"{REGISTRY}/e2e-test-images/busybox:1.37.0-1",
+    f"{REGISTRY}/build-image/distroless-iptables:v0.9.3",
+)
+REGRESSION = (f"{REGISTRY}/e2e-test-images/regression-issue-74839:1.5",)
 PAUSE = (f"{REGISTRY}/pause:3.10.2",)
 """Names that Kubernetes 1.36's tests want."""
 
+SERVERS = ("agnhost", "regression-issue-74839")
 FOLDER = "images-e2e"
 """Folder of the archives beside the programs: only these tests' clusters import them."""
 
@@ -38,11 +44,12 @@ _APPLETS = ("vi", "ping", "traceroute")
 def main() -> int:
     """Write the archives for a person: 0, or 2 and what is missing."""
     parser = argparse.ArgumentParser(prog="python -m images.e2e", description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="the folder of `kproxy lab cluster --assets`")
-    parser.add_argument("--agnhost", type=Path, help="the program; by default FOLDER/agnhost")
-    options = parser.parse_args()
+    parser.add_argument(
+        "folder", type=Path, help=f"the folder of `kproxy lab cluster --assets`, with {' and '.join(SERVERS)}"
+    )
+    folder = parser.parse_args().folder
     try:
-        for file in write_images(options.folder / FOLDER, options.agnhost or options.folder / "agnhost"):
+        for file in write_images(folder):
             print(f"{file}  {file.stat().st_size / 1e6:.0f} MB")
     except CannotBuild as reason:
         print(reason, file=sys.stderr)
@@ -50,20 +57,24 @@ def main() -> int:
     return 0
 
 
-def write_images(folder: Path, agnhost: Path) -> list[Path]:
-    """The archives; returns their paths.  Raises `CannotBuild`."""
-    if not agnhost.exists():
-        raise CannotBuild(
-            f"there is no {agnhost}: in Kubernetes' source `go build ./test/images/agnhost` makes it"
-        )
+def write_images(assets: Path) -> list[Path]:
+    """The archives of a folder of programs; returns their paths.  Raises `CannotBuild`."""
+    for name in SERVERS:
+        if not (assets / name).exists():
+            remedy = f"in Kubernetes' source `go build ./test/images/{name}` makes it"
+            raise CannotBuild(f"there is no {assets / name}: {remedy}")
+    folder = assets / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     base = root_file_system()
-    files = [folder / f"e2e-{name}.tar" for name in ("agnhost", "busybox", "pause")]
-    program = _layer({"agnhost": agnhost.read_bytes(), "agnhost-2": agnhost.read_bytes()})
+    files = [folder / f"e2e-{name}.tar" for name in ("agnhost", "busybox", "pause", "regression")]
+    agnhost, regression = ((assets / name).read_bytes() for name in SERVERS)
+    program = _layer({"agnhost": agnhost, "agnhost-2": agnhost})
     write_image(files[0], [base, program], {"Entrypoint": ["/agnhost"], "Cmd": ["pause"]}, AGNHOST)
     write_image(files[1], [base], {"Cmd": ["sh"]}, BUSYBOX)
     pause = _layer({"pause": pause_program()})
     write_image(files[2], [pause], {"Entrypoint": ["/pause"], "User": "65535:65535"}, PAUSE)
+    server = _layer({SERVERS[1]: regression})
+    write_image(files[3], [server], {"Entrypoint": [f"/{SERVERS[1]}"]}, REGRESSION)
     return files
 
 

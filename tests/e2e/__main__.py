@@ -64,7 +64,7 @@ def ginkgo_arguments(folder: Path, kubeconfig: Path, output: Path, order: argpar
         "--",
         f"--kubeconfig={kubeconfig}",
         "--provider=skeleton",
-        "--num-nodes=3",
+        f"--num-nodes={order.nodes}",
         f"--kubectl-path={folder / 'kubectl'}",
         "--allowed-not-ready-nodes=0",
     ]
@@ -79,7 +79,7 @@ def count(junit: Path) -> Counter[str]:
 async def run(order: argparse.Namespace, output: Path) -> int:
     """Exit status of the tests."""
     proxy = ProxyName(order.proxy)
-    up = options(order.mode, proxy)
+    up = options(order.mode, proxy, order.nodes)
     spec = cluster_spec(up)
     folder = spec.programs.kubelet.parent
     if missing := [name for name in NEEDED if not (folder / name).exists()]:
@@ -107,6 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--proxy", choices=[name.value for name in ProxyName], default="kproxy")
     parser.add_argument("--mode", choices=["iptables", "nftables"], default="nftables")
     parser.add_argument("--focus", help="another regular expression than those of the selection")
+    parser.add_argument("--nodes", type=int, default=6, help="two in each of three zones (default: 6)")
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--timeout", default="40m")
     parser.add_argument("--output", type=Path, default=Path("build/e2e"))

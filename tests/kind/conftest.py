@@ -1,7 +1,7 @@
 """Fixtures for tests in containers, an engine with our image in it, and the choice of a cluster.
 
-A missing prerequisite fails, with what to do about it: a skipped packet test proves nothing.  Tests in the stand-in
-cluster run where its programs are, those in a cluster of kind's with ``--provider``; otherwise the summary lists them as
+A missing prerequisite fails, with what to do about it: a skipped packet test proves nothing.  Tests in a cluster of this
+machine's run where its programs are, those in a cluster of kind's with ``--provider``; otherwise the summary lists them as
 not run, with what they need.
 """
 
@@ -16,17 +16,14 @@ import pytest
 from images.base import CannotBuild
 from images.build import build
 from kproxy.lab.cluster.command import cluster_spec
-from kproxy.lab.kube import MissingAssets
 from kproxy.lab.namespaces import LabError
 from tests.kind.cluster import Cluster
 from tests.kind.engine import NoEngine, engine
 from tests.kind.kind import kind_cluster, lacking
 from tests.kind.local import local_cluster, options
-from tests.kind.standin.cluster import standin_cluster
-from tests.kind.standin.programs import programs
 
 CANNOT_RUN = 2
-LAYERS = ("standin", "local", "kind")
+LAYERS = ("local", "kind")
 """Markers of the layers above containers, in the order they run."""
 
 
@@ -35,7 +32,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "standin: needs the programs of a stand-in cluster")
     config.addinivalue_line("markers", "local: needs the programs and images of a cluster of this machine's")
     config.addinivalue_line("markers", "kind: needs a cluster; runs with --provider only")
     if config.getoption("--provider") and (lacks := lacking()):
@@ -45,10 +41,6 @@ def pytest_configure(config: pytest.Config) -> None:
 def not_run(config: pytest.Config) -> dict[str, str]:
     """Layers that are not run, by marker, with what they need."""
     left_out = {}
-    try:
-        programs()
-    except MissingAssets as reason:
-        left_out["standin"] = f"tests in the stand-in cluster were not run: {reason}"
     try:
         cluster_spec(options("nftables"))
     except LabError as reason:
@@ -106,10 +98,7 @@ def image(client: docker.DockerClient) -> str:
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """By `tests.kind.providers`, with kproxy as its service proxy."""
     provider, mode = request.param
-    if provider == "standin":
-        with standin_cluster(mode) as standin:
-            yield standin
-    elif provider == "local":
+    if provider == "local":
         with local_cluster(mode) as local:
             yield local
     else:

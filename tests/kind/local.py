@@ -7,14 +7,20 @@ event loop of its own, so that tests may block.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import signal
+import socket
 import sys
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from kproxy.conformance.testbeds.cluster.agent import KEY
 from kproxy.conformance.testbeds.cluster.pods import MODULE
@@ -23,10 +29,12 @@ from kproxy.lab.cluster.cluster import LabCluster
 from kproxy.lab.cluster.command import DEPLOY, ClusterUpOptions, cluster_spec, install_proxy
 from kproxy.lab.cluster.layout import OUTSIDE
 from kproxy.lab.cluster.service_proxy import KPROXY_IMAGE, ProxyName, proxy_documents
+from kproxy.lab.kube.relay import Relay
 from kproxy.lab.processes import spawn
-from kproxy.model.network import Family
 from tests.kind.cluster import Cluster
 
+PROXY_ARGUMENT = "--config=/var/lib/kube-proxy/config.conf"
+"""Of kproxy's DaemonSet."""
 CONTROL_PLANE_TAINT = "node-role.kubernetes.io/control-plane=:NoSchedule"
 
 
@@ -45,9 +53,51 @@ class LocalCluster(Cluster):
     def restart_apiserver(self) -> None:
         self._do(self.lab.restart_apiserver())
 
+    def reboot(self, node: str) -> None:
+        """Reboot a node; returns while it starts."""
+        self._do(self.lab.reboot(node))
+
+    @contextmanager
+    def proxies_stopped(self) -> Iterator[None]:
+        """Context in which kproxy is stopped on all nodes (SIGSTOP); its rules stay."""
+        stopped = [pid for node in self.lab.nodes for pid in self.lab.processes(node, PROXY_ARGUMENT)]
+        assert len(stopped) == len(self.lab.nodes)
+        try:
+            for pid in stopped:
+                os.kill(pid, signal.SIGSTOP)
+            yield
+        finally:
+            for pid in stopped:
+                os.kill(pid, signal.SIGCONT)
+
+    @contextmanager
+    def configured(self, change: Mapping[str, Any]) -> Iterator[None]:
+        """Context in which kproxy runs with other values of its configuration's fields."""
+        before = self._configuration()
+        try:
+            self._configure({**before, **change})
+            yield
+        finally:
+            self._configure(before)
+
+    def _configuration(self) -> dict[str, Any]:
+        found = self.kubectl("-n", "kube-system", "get", f"configmap/{self.daemon_set}", "-o", "json")
+        configuration: dict[str, Any] = yaml.safe_load(json.loads(found)["data"]["config.conf"])
+        return configuration
+
+    def _configure(self, configuration: Mapping[str, Any]) -> None:
+        patch = json.dumps({"data": {"config.conf": yaml.safe_dump(dict(configuration))}})
+        self.kubectl("-n", "kube-system", "patch", f"configmap/{self.daemon_set}", "-p", patch)
+        self.restart_proxies()
+
+    def next_pod_has(self, node: str, address: str) -> None:
+        """Have a node give this IPv4 address, which is free, to its next pod: host-local takes the one after its last."""
+        record = self.lab.node_folder(node) / "lib/cni/networks/kproxy-lab/last_reserved_ip.0"
+        record.write_text(str(ip_address(address) - 1))
+
     @contextmanager
     def agents_outside(self, key: str, folder: Path) -> Iterator[dict[str, str]]:
-        """The cluster testbed's agents on clients outside: their URLs, for a process in the switch's namespace."""
+        """The cluster testbed's agents on clients outside: their URLs, on this machine's loopback."""
         with ExitStack() as stack:
             urls = {}
             for number, name in enumerate(OUTSIDE, 101):
@@ -56,8 +106,10 @@ class LocalCluster(Cluster):
                 process = spawn(arguments, namespace, log=log, env={**os.environ, KEY: key})
                 stack.callback(self._do, process.wait())
                 stack.callback(process.kill)
-                address = self.lab.spec.layout.outside_address(name, 0, Family.IPV4)
-                urls[name] = f"http://{address}:{AGENTS_PORT}"
+                relay, here = Relay(namespace, AGENTS_PORT), socket.create_server(("127.0.0.1", 0))
+                self._do(relay.listen(here))
+                stack.callback(self._do, relay.close())
+                urls[name] = f"http://127.0.0.1:{here.getsockname()[1]}"
             yield urls
 
     def _do(self, doing: Coroutine[Any, Any, object]) -> None:

@@ -1,6 +1,6 @@
 """What only a cluster shows: controllers, a scheduler and kubelets move endpoints, and a client loses nothing by it.
 
-In the stand-in cluster and in one of kind's by the same words; what differs is `tests.kind.cluster.Cluster`.
+In a cluster of this machine's and in one of kind's by the same words; what differs is `tests.kind.cluster.Cluster`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What only a real cluster shows: CoreDNS, and kproxy's DaemonSet in the place of kube-proxy's.
-
-With ``--provider kind`` only; a machine that cannot have a cluster refuses that with what it lacks.
-"""
+"""What only a real cluster shows: names, and in kind's kproxy's DaemonSet in the place of kube-proxy's."""
 
 from __future__ import annotations
 
@@ -13,13 +10,24 @@ import pytest
 from tests.kind.cluster import Cluster
 from tests.kind.kind import kind_cluster
 from tests.kind.load import container, requested
-from tests.kind.providers import KIND
+from tests.kind.providers import KIND, LOCAL
 
 RESOLVE = "import socket; print(socket.getaddrinfo('kubernetes.default.svc.cluster.local', 443)[0][4][0])"
 
 
 @pytest.mark.parametrize("cluster", KIND, indirect=True)
 def test_names_are_resolved_by_coredns_through_the_proxy(cluster: Cluster) -> None:
+    cluster.rolled_out("deployment/coredns", "kube-system")
+    resolves(cluster)
+
+
+@pytest.mark.parametrize("cluster", LOCAL, indirect=True)
+def test_names_are_resolved_by_the_labs_resolver_through_the_proxy(cluster: Cluster) -> None:
+    resolves(cluster)
+
+
+def resolves(cluster: Cluster) -> None:
+    """A pod finds the API server's Service by its name."""
     job = {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -30,7 +38,6 @@ def test_names_are_resolved_by_coredns_through_the_proxy(cluster: Cluster) -> No
             }
         },
     }
-    cluster.rolled_out("deployment/coredns", "kube-system")
     cluster.apply(job)
     cluster.kubectl("wait", "--for=condition=Complete", "job/resolve", "--timeout=120s")
     assert cluster.kubectl("logs", "job/resolve").strip().startswith("10.96.")

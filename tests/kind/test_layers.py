@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.kind.standin.programs import NAMES
+from kproxy.lab.cluster.programs import KUBERNETES
 
 HERE = Path(__file__).parent
+OTHERS = ("etcd", "containerd", "ctr", "runc", "openssl")
 
 
 @pytest.fixture
@@ -33,19 +34,21 @@ def test_what_cannot_run_is_left_out_with_a_line_that_names_what_it_needs() -> N
     assert status == 0
     tests = [line for line in lines if "::" in line]
     assert tests
-    assert not [line for line in tests if "standin-" in line or "kind-" in line]
-    (standin,) = (line for line in lines if line.startswith("tests in the stand-in cluster were not run: "))
-    assert "KUBEBUILDER_ASSETS is not set" in standin
-    assert "kube-controller-manager and kube-scheduler of https://dl.k8s.io" in standin
+    assert not [line for line in tests if "local-" in line or "kind-" in line]
+    (local,) = (
+        line for line in lines if line.startswith("tests in a cluster of this machine's were not run: ")
+    )
+    assert "(give --assets, or set KUBEBUILDER_ASSETS): `kproxy lab cluster fetch` gets them" in local
+    assert "containerd: apt-get install containerd" in local
     (kind,) = (line for line in lines if line.startswith("tests in a cluster of kind's were not run: "))
     assert "give --provider kind (kind is not installed" in kind
 
 
-@pytest.mark.usefixtures("without")
-def test_containers_come_first_and_the_stand_in_where_its_programs_are(
+def test_containers_come_first_and_clusters_where_their_programs_are(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for name in NAMES:
+    for name in (*KUBERNETES, *OTHERS, "images/kproxy.tar"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch(0o755)
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
     _, lines = collected()
@@ -53,7 +56,7 @@ def test_containers_come_first_and_the_stand_in_where_its_programs_are(
     order = [line for line in lines if rolling in line or container in line]
     assert container in order[0]
     assert len(order) == 5
-    assert all("standin" in line for line in order[1:])
+    assert all("local-" in line for line in order[1:])
 
 
 @pytest.mark.usefixtures("without")

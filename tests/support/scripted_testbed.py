@@ -89,7 +89,7 @@ class Scripted:
     def __init__(
         self, answer: Answer = fairly, *, exhaustive: bool = False, lacking: dict[str, str] | None = None
     ) -> None:
-        self.exhaustive = exhaustive
+        self.exhaustive, self.has_long_rounds = exhaustive, False
         self.answer, self.lacking = answer, lacking or {}
         self.log: list[str] = []
         self.entries: list[str] = []

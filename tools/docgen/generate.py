@@ -32,6 +32,7 @@ from tools.docgen import (
     samples,
     shells,
     topics,
+    upstream_tests,
     where_cases_run,
 )
 from tools.docgen.tables import COMMAND, link_label, markdown_table
@@ -127,6 +128,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "spec/regressions.md": regressions.page,
     DOCS / "evidence.md": evidence.page,
     DOCS / "results/comparison.md": results.page,
+    DOCS / "results/e2e/tests.md": upstream_tests.page,
     DOCS / "backends/iptables.md": iptables_rules.page,
     DOCS / "decisions.md": decisions.page,
     DOCS / "design.md": architecture.page,

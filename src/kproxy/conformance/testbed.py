@@ -81,6 +81,8 @@ class Testbed(Interface):
     name: str
     exhaustive: bool
     """True if `probe` returns every possible outcome with its probability, rather than a sample."""
+    has_long_rounds: bool
+    """True if probes of cases that run side by side may take longer than cases wait: those that wait then run by themselves."""
 
     def not_runnable_reason(self, case: Case) -> str | None:
         """Reason why this testbed cannot run the case; None when it can."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kproxy.conformance.binding.bind import Instance, bind_cases
-from kproxy.conformance.case import Case, Profile
+from kproxy.conformance.case import Case, Profile, Wait
 from kproxy.conformance.engine.convergence import LatencySample
 from kproxy.conformance.engine.judging import Finding, InstanceProgress
 from kproxy.conformance.engine.progress import RunProgress
@@ -177,12 +177,16 @@ async def _run_profile(
             async with open_testbed(profile, bound) as testbed:
                 lacking = {case.id: reason for case in cases if (reason := testbed.not_runnable_reason(case))}
                 able = [instance for instance in bound if instance.case.id not in lacking]
-                progress = await run_instances(
-                    testbed,
-                    able,
-                    lambda text: log(f"{slots.progress}; {profile.name}: {text}"),
-                    reprobe=session.reprobe,
-                )
+                progress = [
+                    entry
+                    for together in _in_turn(testbed, able)
+                    for entry in await run_instances(
+                        testbed,
+                        together,
+                        lambda text: log(f"{slots.progress}; {profile.name}: {text}"),
+                        reprobe=session.reprobe,
+                    )
+                ]
                 slots.latency_samples += testbed.convergence()
                 folders = await _keep_evidence(session, testbed, progress, log)
             slots.any_served = True
@@ -195,6 +199,14 @@ async def _run_profile(
     results = [_result(session, case, progress, lacking.get(case.id, ""), folders) for case in cases]
     slots.progress.add(len(results), sum(entry.result is Result.FAILED for entry in results))
     return results
+
+
+def _in_turn(testbed: Testbed, instances: Sequence[Instance]) -> list[list[Instance]]:
+    """Instances that run side by side: one group, or two where a round is long beside the times that cases wait for."""
+    if not testbed.has_long_rounds:
+        return [list(instances)]
+    waiting = [one for one in instances if any(isinstance(step, Wait) for step in one.case.steps)]
+    return [[one for one in instances if one not in waiting], waiting]
 
 
 def _unobserved(case: Case, result: Result, reason: str) -> CaseResult:

@@ -58,6 +58,7 @@ class _RecordingTestbed:
         self._record = record
         self._probe = testbed.probe
         self.name, self.exhaustive = testbed.name, testbed.exhaustive
+        self.has_long_rounds = testbed.has_long_rounds
         self.not_runnable_reason, self.change, self.settle = (
             testbed.not_runnable_reason,
             testbed.change,

@@ -172,6 +172,7 @@ class NetnsTestbed(PacketTestbed):
 
     name = "netns"
     exhaustive = False
+    has_long_rounds = False
 
     def __init__(self, lab: Lab, server: LabApiServer, proxies: Proxies, barrier: float = 0.0) -> None:
         self.lab, self.server, self.proxies = lab, server, proxies

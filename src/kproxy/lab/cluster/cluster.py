@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -136,13 +136,28 @@ class LabCluster:
         await self._serving()
 
     async def reboot(self, node: str) -> None:
-        """Kill a node's processes, and start its first one again; its network, containers' files and rules as a reboot leaves them.
+        """Kill a node's processes, remove its rules and tracked connections, and start its first process again.
 
-        The node's network namespace keeps links and addresses, as if the machine had configured them again at once; rules
-        are flushed by the caller if wanted.
+        Its disk stays, and its links and addresses, as if the machine had configured them again at once.
         """
         await self._end_node(node)
+        self.network[node].run(["nft", "flush", "ruleset"])
+        self.network[node].run(["conntrack", "--flush"])
         self._start_node(node)
+
+    def processes(self, node: str, argument: str) -> list[int]:
+        """Processes in the pods of a node whose command line has this argument."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                arguments = (process / "cmdline").read_bytes().split(b"\0")
+                if argument.encode() in arguments and self._group(node) in (process / "cgroup").read_text():
+                    found.append(int(process.name))
+        return found
+
+    def node_folder(self, node: str) -> Path:
+        """Folder of a node: its ``lib`` is ``/var/lib`` there."""
+        return self.folder / node
 
     # ------------------------------------------------------------------ open
 
@@ -167,7 +182,7 @@ class LabCluster:
         await asyncio.to_thread(self._register)
         await self._open_resolver()
         for node in self.nodes:
-            (self._node_folder(node) / "start").touch()
+            (self.node_folder(node) / "start").touch()
         await self._until("the nodes are ready", self._nodes_ready)
 
     def _prepare_files(self) -> None:
@@ -190,10 +205,7 @@ class LabCluster:
             )
 
     def _files(self, node: str) -> NodeFiles:
-        return NodeFiles(self.spec.layout, node, self._node_folder(node), self._group(node))
-
-    def _node_folder(self, node: str) -> Path:
-        return self.folder / node
+        return NodeFiles(self.spec.layout, node, self.node_folder(node), self._group(node))
 
     def _group(self, node: str) -> str:
         return f"{self.folder.name}-{node}"

@@ -137,11 +137,13 @@ def cluster_spec(options: ClusterUpOptions) -> ClusterSpec:
         raise LabError(str(reason)) from None
     programs = find_programs(options.assets)
     folder = programs.kubelet.parent
-    images = tuple(sorted((folder / _IMAGES).glob("*.tar")))
     proxy = ProxyName(options.proxy)
     if proxy is not ProxyName.NONE:
         _require_image(proxy, folder)
-    return ClusterSpec(programs=programs, layout=layout, images=images)
+    images = sorted((folder / _IMAGES).glob("*.tar"))
+    if proxy is not ProxyName.KUBE_PROXY:
+        images = [image for image in images if image.stem != ProxyName.KUBE_PROXY.value]
+    return ClusterSpec(programs=programs, layout=layout, images=tuple(images))
 
 
 def _require_image(proxy: ProxyName, folder: Path) -> None:

@@ -13,6 +13,7 @@ from ipaddress import ip_network
 from kproxy.model.network import Address, Family, Network
 
 MOST_NODES = 9
+ZONES = 3
 API_PORT, DNS_PORT = 6443, 53
 OUTSIDE: Mapping[str, int] = {"client": 100, "remote": 110}
 """Clients outside of the cluster, with the last number of their first address; the second is the next one."""
@@ -57,8 +58,8 @@ class ClusterLayout:
         return tuple(f"node-{number}" for number in range(1, self.size + 1))
 
     def zone(self, node: str) -> str:
-        """A node's zone: each has its own."""
-        return f"zone-{self._number(node)}"
+        """A node's zone: one of three, in turn."""
+        return f"zone-{(self._number(node) - 1) % ZONES + 1}"
 
     def node_address(self, node: str, family: Family) -> Address:
         """A node's InternalIP."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kproxy.conformance.binding.bind import Instance
-from kproxy.conformance.case import Apply, Feature, Profile
+from kproxy.conformance.case import Apply, Feature, Profile, Wait
 from kproxy.conformance.engine.session import Session, run_session
 from kproxy.conformance.reports.results import UNLAWFUL, CaseResult, Report, Result
 from kproxy.conformance.subjects.deviations import Deviation, Excuse
@@ -66,6 +66,15 @@ def test_what_is_lawful_passes(tmp_path: Path) -> None:
     report = report_on([ONE, TWO], opener(Scripted()), tmp_path)
     assert verdicts(report) == {"group.one": Result.PASSED, "group.two": Result.PASSED}
     assert (report.subject, report.mode, report.environment) == ("scripted", "one", {"kernel": "6"})
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_cases_that_wait_run_by_themselves_where_rounds_are_long(tmp_path: Path, *, long: bool) -> None:
+    testbed = Scripted()
+    testbed.has_long_rounds = long
+    waits = small_case(Apply(WEB), TO_WEB, Wait(0.01), TO_WEB, id="group.waits")
+    assert set(verdicts(report_on([waits, ONE], opener(testbed), tmp_path)).values()) == {Result.PASSED}
+    assert testbed.log.count("settle") == (2 if long else 1)
 
 
 def test_what_is_unlawful_fails_and_shows_what_was_seen(tmp_path: Path) -> None:

@@ -185,6 +185,8 @@ def _cluster_topology(
 class IdleTestbed:
     """Testbed for a run without a runnable case: gives the reason for each case and does nothing else."""
 
+    has_long_rounds = False
+
     def __init__(self, shape: ClusterShape) -> None:
         self._shape = shape
 
@@ -202,6 +204,7 @@ class ClusterTestbed(PacketTestbed):
 
     name = "cluster"
     exhaustive = False
+    has_long_rounds = True
 
     def __init__(
         self, cluster: ClusterUnderTest, agents: Fleet, address_map: AddressMap, shape: ClusterShape

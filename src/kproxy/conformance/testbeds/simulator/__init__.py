@@ -118,6 +118,7 @@ class Simulator:
     mode: str = "iptables"
     name: str = "simulator"
     exhaustive: bool = True
+    has_long_rounds: bool = False
     objects: dict[Key, Document] = field(default_factory=lab_objects)
     kernels: dict[tuple[str, Family], SimulatedKernel] = field(default_factory=dict)
     gained: set[tuple[str, Family]] = field(default_factory=set)
