@@ -48,7 +48,7 @@ ENDPOINT_REFUSES = case(
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=EITHER, count=8, clauses=(REFUSED,)),
     Probe(sender=host("a"), to=WEB.cluster_ip, expect=FROM_BOTH, count=8, clauses=(REFUSED,)),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, count=8, clauses=(REFUSED,)),
-    Send(flow="beside", expect=SAME_ENDPOINT),
+    Send(flow="beside", expect=SAME_ENDPOINT, clauses=(REFUSED,)),
     clauses=POD_CLAUSES | HOST_CLAUSES | NODE_PORT_CLAUSES | {REFUSED},
     features=RETRY | {Feature.NODE_PORT},
 )
@@ -79,7 +79,7 @@ AFFINITY_MOVES = case(
         expect=EITHER,
         count=8,
         sticky_group="after",
-        clauses=(REFUSED, MOVES),
+        clauses=("affinity.client-ip.sticks", REFUSED, MOVES),
     ),
     clauses=POD_CLAUSES | {"affinity.client-ip.sticks", REFUSED, MOVES},
     features=RETRY | {Feature.SESSION_AFFINITY},

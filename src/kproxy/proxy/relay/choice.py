@@ -27,7 +27,7 @@ def attempts(endpoints: int) -> int:
 
 
 def dial_seconds(attempt: int) -> float:
-    """Seconds that an attempt, counted from zero, may take."""
+    """Seconds that an attempt, counted from zero, may take (``balancing.retry.unanswered``)."""
     return DIAL_SECONDS[min(attempt, len(DIAL_SECONDS) - 1)]
 
 
@@ -43,7 +43,9 @@ class EndpointTurns:
         """The endpoint to try: the client's own while its affinity lasts and the endpoint is there, else the next in turn.
 
         ``failed``: endpoints that this connection has tried; another is taken if there is one, whatever turns other
-        connections took meanwhile (``balancing.retry.refused``).  ``now`` in seconds on any steady clock.  Clauses ``affinity.client-ip.sticks``, ``affinity.timeout.frees-choice``.
+        connections took meanwhile (``balancing.retry.refused``).  ``now`` in seconds on any steady clock.
+
+        Clauses ``affinity.client-ip.sticks``, ``affinity.timeout.frees-choice``.
         """
         endpoints, seconds = self.port.endpoints, self.port.affinity_seconds
         endpoint, since = self._bound.get(client, (None, 0.0))
@@ -63,7 +65,7 @@ class EndpointTurns:
         return endpoint
 
     def failed(self, client: str, endpoint: RelayEndpoint) -> None:
-        """The endpoint did not answer this client: it is bound to it no longer."""
+        """The endpoint did not answer this client: it is bound to it no longer (``affinity.retry.moves``)."""
         if self._bound.get(client, (None,))[0] == endpoint:
             del self._bound[client]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kproxy.conformance.case import Feature
+from kproxy.conformance.case import OPTIONAL_FEATURES, Feature
 from kproxy.conformance.subjects.subject import (
     BUNDLED,
     DOCUMENTED_SUBJECTS,
@@ -62,7 +62,7 @@ def test_every_key_is_read() -> None:
 
 def test_what_is_left_out_claims_everything_and_excuses_nothing() -> None:
     subject = subject_from_toml(SMALL, "my.toml")
-    assert subject.features == frozenset(Feature)
+    assert subject.features == frozenset(Feature) - OPTIONAL_FEATURES
     assert (subject.deviations, subject.environment, subject.files) == ((), {}, {})
 
 
@@ -175,7 +175,7 @@ def test_a_bundled_subject_is_what_it_is_called_and_claims_all(name: str) -> Non
     subject = load_subject(name, "/bin/true")
     assert subject.name == name
     assert "iptables" in subject.modes
-    assert subject.features == frozenset(Feature)
+    assert subject.features == frozenset(Feature) - OPTIONAL_FEATURES
 
 
 @pytest.mark.parametrize("name", BUNDLED)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kproxy.conformance.case import Case
+from kproxy.conformance.case import OPTIONAL_FEATURES, Case
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.reports.results import CaseResult, Result
 from kproxy.conformance.subjects.subject import load_subject
@@ -26,6 +26,8 @@ def test_a_case_passes_needs_a_kernel_or_asks_for_what_the_mode_does_not_have(
 
 
 def expected(case: Case) -> Result:
+    if case.features & OPTIONAL_FEATURES:
+        return Result.UNSUPPORTED
     if list(needs_kernel(case, "nftables")):
         return Result.NOT_RUNNABLE
     lacking = load_subject("kproxy").missing_features(case, "nftables")

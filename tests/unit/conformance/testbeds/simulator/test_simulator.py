@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from kproxy.conformance.case import (
+    OPTIONAL_FEATURES,
     REJECTED,
     Apply,
     Case,
@@ -56,7 +57,9 @@ SHOWN = [profile for profile in PROFILES if profile.name not in OF_THE_KERNEL]
 def test_a_case_passes_or_has_a_step_that_needs_a_kernel(case: Case, results: dict[str, CaseResult]) -> None:
     entry = results[case.id]
     first = next(needs_kernel(case), None)
-    if first is None:
+    if case.features & OPTIONAL_FEATURES:
+        assert entry.result is Result.UNSUPPORTED
+    elif first is None:
         assert entry.result is Result.PASSED, entry.findings or entry.reason
     else:
         assert entry.result is Result.NOT_RUNNABLE
