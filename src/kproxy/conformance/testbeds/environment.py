@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from kproxy import __version__
-from kproxy.conformance.case import Case, Feature
+from kproxy.conformance.case import OPTIONAL_FEATURES, Case, Feature
 from kproxy.conformance.subjects.subject import MODE_BEFORE, Subject, fill_placeholders
 from kproxy.lab import kube, sandbox
 from kproxy.lab.kernels.abilities import Ability, KernelName, probe_abilities
@@ -141,7 +141,7 @@ def isolation(subject: Subject) -> str:
 
 def claimed_features(subject: Subject) -> str:
     """Features that a subject claims, as text."""
-    if subject.features == frozenset(Feature):
+    if subject.features >= frozenset(Feature) - OPTIONAL_FEATURES:
         return "every feature"
     return ", ".join(sorted(feature.value for feature in subject.features)) or "no feature"
 
