@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Coroutine, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -35,6 +36,7 @@ from tests.kind.cluster import Cluster
 
 PROXY_ARGUMENT = "--config=/var/lib/kube-proxy/config.conf"
 """Of kproxy's DaemonSet."""
+_FREE_SECONDS = 60.0
 CONTROL_PLANE_TAINT = "node-role.kubernetes.io/control-plane=:NoSchedule"
 
 
@@ -91,9 +93,13 @@ class LocalCluster(Cluster):
         self.restart_proxies()
 
     def next_pod_has(self, node: str, address: str) -> None:
-        """Have a node give this IPv4 address, which is free, to its next pod: host-local takes the one after its last."""
-        record = self.lab.node_folder(node) / "lib/cni/networks/kproxy-lab/last_reserved_ip.0"
-        record.write_text(str(ip_address(address) - 1))
+        """Have a node give this IPv4 address to its next pod, once it is free: host-local takes the one after its last."""
+        records = self.lab.node_folder(node) / "lib/cni/networks/kproxy-lab"
+        deadline = time.monotonic() + _FREE_SECONDS
+        while (records / address).exists():  # the sandbox of its last pod goes after the pod itself
+            assert time.monotonic() < deadline, f"{address} is still {(records / address).read_text()}"
+            time.sleep(0.1)
+        (records / "last_reserved_ip.0").write_text(str(ip_address(address) - 1))
 
     @contextmanager
     def agents_outside(self, key: str, folder: Path) -> Iterator[dict[str, str]]:

@@ -129,10 +129,10 @@ def _prepared(given: Arguments, folder: Path) -> tuple[list[str], Path | None]:
     if not given.node:
         raise CannotReadError("--node NAME: the node whose rules are read; `kubectl get nodes` lists them")
     pod = reader.proxy_pod(given.node)
-    if pod.is_kproxy:
-        return [*reader.execute(pod, "-i"), *_OURSELVES, *options], objects
-    rules = [_kept(folder, file, text) for file, text in reader.rules(pod)]
     addresses = [f"--node-address={address}" for address in reader.addresses(given.node)]
+    if pod.is_kproxy:
+        return [*reader.execute(pod, "-i"), *_OURSELVES, *addresses, *options], objects
+    rules = [_kept(folder, file, text) for file, text in reader.rules(pod)]
     return [*own, *_with_files(options, [objects, *rules]), *addresses], None
 
 
