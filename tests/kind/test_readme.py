@@ -27,7 +27,8 @@ PACKAGES = "python3,pipx,iptables,nftables,ipset,conntrack,iproute2"
 ENVIRONMENT = {
     "PIP_NO_INDEX": "1",
     "PIP_FIND_LINKS": "/wheels",
-    "PATH": "/root/.local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "PIPX_BIN_DIR": "/usr/local/bin",
+    "PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 }
 MY_PROXY = """\
 #!/bin/sh
