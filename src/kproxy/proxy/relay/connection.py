@@ -78,7 +78,7 @@ class WorkerConnection:
 
     def count(self) -> wire.Counted:
         """The worker's counts."""
-        answer, _ = self._ask(wire.Count())
+        answer, _ = self._query(wire.Count())
         assert isinstance(answer, wire.Counted)
         return answer
 
@@ -91,11 +91,11 @@ class WorkerConnection:
     def _ports(
         self, request: wire.Request, sockets: list[socket.socket] | None = None
     ) -> tuple[wire.Ports, list[socket.socket]]:
-        answer, given = self._ask(request, sockets)
+        answer, given = self._query(request, sockets)
         assert isinstance(answer, wire.Ports)
         return answer, given
 
-    def _ask(
+    def _query(
         self, request: wire.Request, sockets: list[socket.socket] | None = None
     ) -> tuple[wire.Reply, list[socket.socket]]:
         try:

@@ -1,8 +1,8 @@
-"""One relay worker: a process that serves ports, and outlives the daemon that told it which.
+"""One relay worker: a process that serves ports, and outlives the daemon that named them.
 
 Theory of operation.  The daemon (`kproxy.proxy.relay.workers`) connects to the worker's Unix socket, once for each family, and sends what
 is to be served.  When it is gone, by whatever end, the worker goes on with the ports that it has: clients notice nothing.  The next daemon connects,
-is told which ports are open, and corrects the difference.  So there is nothing to hand over at a restart.
+is sent which ports are open, and corrects the difference.  So there is nothing to hand over at a restart.
 
 A worker that no daemon comes back to does not stay: after `LEASE_SECONDS` it closes its ports, and once its connections
 have ended, at the latest after `DRAIN_SECONDS`, the process ends.  A worker of another release gives its sockets to the new ones
@@ -103,7 +103,7 @@ class Worker:
         return alone_seconds >= min(UNUSED_SECONDS, self._lease)
 
     def _control(self, controller: socket.socket) -> None:
-        """Serve one daemon, for one family; of two daemons, what the last one said counts."""
+        """Serve one daemon, for one family; of two daemons, the last request counts."""
         relay: LocalRelay | None = None
         with controller, suppress(EOFError, OSError):
             while not self._ended.is_set():

@@ -88,7 +88,7 @@ class WorkerRelay:
                 self._connect()
                 yield
             except OSError as error:
-                raise os_error("ask the relay's workers", error) from error
+                raise os_error("reach the relay's workers", error) from error
 
     def _connect(self) -> None:
         """Have a connection to each worker; those of another release hand their ports over at the next `_serve`."""

@@ -78,7 +78,7 @@ def open_dataplane(config: Configuration, family: Family) -> Dataplane:
     elif backend.relayed is Relayed.EVERYTHING:
         portals = Portals(keep_sources=backend.keeps_sources(family))
         addresses = monitor_addresses(family).current
-        opened = PortalDataplane(opened, worker_relay(family, 0), portals, addresses)
+        opened = PortalDataplane(opened, worker_relay(family), portals, addresses)
     return _TakeoverDataplane(opened, partial(remove_leftovers, family, config.mode))
 
 

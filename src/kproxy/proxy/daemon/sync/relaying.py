@@ -45,9 +45,11 @@ def running_relay(family: Family) -> FamilyRelay:
     return _relays[family]
 
 
-def worker_relay(family: Family, workers: int) -> FamilyRelay:
+def worker_relay(family: Family) -> FamilyRelay:
     """The relay in workers for a family; those are found or started when it has something to serve."""
-    return _relays.setdefault(family, WorkerRelay(family, workers))
+    if family not in _relays:
+        _relays[family] = WorkerRelay(family)
+    return _relays[family]
 
 
 def running_relays() -> Mapping[Family, FamilyRelay]:
