@@ -22,6 +22,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from tests.support.memory import memory_of
 
 from kproxy.lab import namespaces
 from kproxy.lab.namespaces import LabError, Namespace
@@ -126,7 +127,7 @@ def _measure(client: Namespace, one: Contestant) -> None:
 
 
 def _memory(client: Namespace, one: Contestant) -> float:
-    before = _pss(one.processes())
+    before = memory_of(one.processes())
     pipe = subprocess.PIPE
     command = [*ENDS, "client", "hold", one.address, str(one.port), str(HELD)]
     held = client.start(command, stdin=pipe, stdout=pipe)
@@ -134,7 +135,7 @@ def _memory(client: Namespace, one: Contestant) -> float:
     assert held.stdin
     if (found := json.loads(held.stdout.readline()))["open"] != HELD:
         raise LabError(f"{one.name}: of {HELD} connections {found['open']} could be held")
-    used = _pss(one.processes()) - before
+    used = memory_of(one.processes()) - before
     held.communicate(b"\n")
     return used / HELD / 1024
 
@@ -142,15 +143,6 @@ def _memory(client: Namespace, one: Contestant) -> float:
 def _client(namespace: Namespace, *arguments: object) -> Mapping[str, float]:
     answer: Mapping[str, float] = json.loads(namespace.run([*ENDS, "client", *map(str, arguments)]))
     return answer
-
-
-def _pss(processes: Sequence[int]) -> int:
-    total = 0
-    for process in processes:
-        for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                total += int(line.split()[1]) * 1024
-    return total
 
 
 def _running(node: Namespace, text: str) -> Sequence[int]:

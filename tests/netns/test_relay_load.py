@@ -29,6 +29,7 @@ from kproxy.proxy.relay.fleet import end_workers
 from kproxy.proxy.relay.places import worker_places
 from kproxy.proxy.relay.table import RelayPort
 from kproxy.proxy.relay.workers import WorkerRelay
+from tests.support.memory import memory_of
 
 MANY = 10_000
 SERVER_PORT = 9000
@@ -119,16 +120,6 @@ def await_workers(node: Namespace, count: int) -> None:
     while len(workers_of(node)) != count:
         assert time.monotonic() < deadline
         time.sleep(0.1)
-
-
-def memory_of(processes: list[int]) -> int:
-    """Bytes of their own (proportional set size, proc(5) smaps_rollup)."""
-    total = 0
-    for process in processes:
-        for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                total += int(line.split()[1]) * 1024
-    return total
 
 
 @pytest.mark.timeout(1200)

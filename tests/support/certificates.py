@@ -1,6 +1,8 @@
 """Certificates of a test CA, made by the openssl command."""
 
+import http.server
 import shutil
+import ssl
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,3 +27,12 @@ def make(folder: Path, alternative: str, *names: str, extensions: Sequence[str] 
         run("req", *CURVE, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
         signing = ("-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", f"{name}.ext")
         run("x509", "-req", "-in", f"{name}.csr", *signing, "-out", f"{name}.crt")
+
+
+def require_client_certificate(folder: Path, server: http.server.HTTPServer) -> None:
+    """Have a server speak TLS with ``server.crt``, to holders of a certificate of ``ca.crt`` only."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.crt", folder / "server.key")
+    context.load_verify_locations(folder / "ca.crt")
+    context.verify_mode = ssl.CERT_REQUIRED
+    server.socket = context.wrap_socket(server.socket, server_side=True)

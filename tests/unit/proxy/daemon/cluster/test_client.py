@@ -3,6 +3,7 @@ import shutil
 import ssl
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from kproxy.proxy.daemon.cluster.kubeconfig import (
     ExecPlugin,
     Token,
 )
-from tests.support.certificates import make
+from tests.support.certificates import make, require_client_certificate
 from tests.support.scripted_apiserver import Answer, json, serving, status
 
 
@@ -107,15 +108,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def tls_url(certificates: Path) -> Iterator[str]:
     """A server that only talks TLS, and only to those with a certificate of the CA."""
-
-    def wrap(server: http.server.HTTPServer) -> None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificates / "server.crt", certificates / "server.key")
-        context.load_verify_locations(certificates / "ca.crt")
-        context.verify_mode = ssl.CERT_REQUIRED
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-
-    with serving(Answer([b"secret"]), wrap=wrap) as script:
+    with serving(Answer([b"secret"]), wrap=partial(require_client_certificate, certificates)) as script:
         yield script.url.replace("http:", "https:")
 
 

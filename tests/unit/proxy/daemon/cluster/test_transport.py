@@ -1,12 +1,12 @@
 """Requests through proxies of other projects, to servers that speak HTTP, and TLS with certificates of both sides."""
 
-import http.server
 import socket
 import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from kproxy.proxy.daemon.cluster.client import ApiClient
 from kproxy.proxy.daemon.cluster.credentials import Authorizer
 from kproxy.proxy.daemon.cluster.forward_proxy import parse_forward_proxy
 from kproxy.proxy.daemon.cluster.kubeconfig import ClientCertificate, ClientConfig
-from tests.support.certificates import make
+from tests.support.certificates import make, require_client_certificate
 from tests.support.forward_proxies import http_proxy
 from tests.support.scripted_apiserver import Answer, Script, serving
 
@@ -55,15 +55,7 @@ def trusted(certificates: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def api(certificates: Path) -> Iterator[Script]:
     """A server that speaks TLS, and answers holders of a certificate only."""
-
-    def wrap(server: http.server.HTTPServer) -> None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificates / "server.crt", certificates / "server.key")
-        context.load_verify_locations(certificates / "ca.crt")
-        context.verify_mode = ssl.CERT_REQUIRED
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-
-    with serving(CLOSING, wrap=wrap) as script:
+    with serving(CLOSING, wrap=partial(require_client_certificate, certificates)) as script:
         script.url = script.url.replace("http:", "https:")
         yield script
 
