@@ -22,7 +22,6 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-from tests.support.memory import memory_of
 
 from kproxy.lab import namespaces
 from kproxy.lab.namespaces import LabError, Namespace
@@ -37,6 +36,7 @@ from kproxy.proxy.plan import Exposure, Plan
 from kproxy.proxy.relay.portals import Portals
 from kproxy.proxy.relay.workers import WorkerRelay
 from tests.support.plans import frontend, plan_of, pool, service
+from tests.support.relay_ends import memory_of
 
 ENDS = (sys.executable, "-m", "tests.support.relay_ends")
 CLIENT, NODE, NODE_TO_SERVER, SERVER, PORT = "192.0.2.2", "192.0.2.1", "198.51.100.1", "198.51.100.2", 9000

@@ -29,7 +29,7 @@ from kproxy.proxy.relay.fleet import end_workers
 from kproxy.proxy.relay.places import worker_places
 from kproxy.proxy.relay.table import RelayPort
 from kproxy.proxy.relay.workers import WorkerRelay
-from tests.support.memory import memory_of
+from tests.support.relay_ends import memory_of
 
 MANY = 10_000
 SERVER_PORT = 9000

@@ -18,12 +18,23 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 COUNT = struct.Struct("!Q")
 CHUNK = 1 << 20
 BACKLOG = 4096
 PATIENCE = 120.0
 DIGEST = 32
+
+
+def memory_of(processes: Iterable[int]) -> int:
+    """Bytes of their own (proportional set size, proc(5) smaps_rollup)."""
+    total = 0
+    for process in processes:
+        for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                total += int(line.split()[1]) * 1024
+    return total
 
 
 def serve(address: str, port: int) -> None:
