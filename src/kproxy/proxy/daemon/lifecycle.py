@@ -6,8 +6,11 @@ Below `kproxy.proxy.daemon.main`, which acts upon the exceptions, and all that r
 from __future__ import annotations
 
 import queue
+import signal
+import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from kproxy.proxy.daemon.cluster.request_log import RequestStats
@@ -35,8 +38,30 @@ class RestartRequired(Exception):
     """An input that the daemon was set up with has changed, so it must be restarted; ``str()`` names it."""
 
 
-ExitQueue = queue.SimpleQueue[Exception]
-"""Queue of exceptions that end the daemon, from any thread."""
+class ExitQueue:
+    """Exceptions that end the daemon, from any thread; the main thread makes the queue and waits in it.
+
+    The wait is for a socket, to which the interpreter writes each signal too. A lock would lose a signal that arrives
+    after the interpreter has last looked for one and before the lock sleeps: its handler waits for the lock's end.
+    """
+
+    def __init__(self) -> None:
+        self._exceptions = queue.SimpleQueue[Exception]()
+        self._woken, self._wake = socket.socketpair()
+        self._wake.setblocking(False)
+        signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
+
+    def put(self, exception: Exception) -> None:
+        """End the daemon for this reason."""
+        self._exceptions.put(exception)
+        with suppress(BlockingIOError):  # full, so there is enough to wake up for
+            self._wake.send(b"\0")
+
+    def get(self) -> Exception:
+        """Wait for the first exception; handlers of signals run meanwhile, and may raise."""
+        while self._exceptions.empty():
+            self._woken.recv(64)
+        return self._exceptions.get()
 
 
 def start_thread(target: Callable[[], None], name: str) -> None:

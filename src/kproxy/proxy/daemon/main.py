@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import logging
 import os
-import queue
 import signal
 import socket
 import time
@@ -105,7 +104,7 @@ def _run(options: DaemonOptions) -> NoReturn:
     """Start the threads that do all work; this one waits for a signal, or for an exception that ends the daemon."""
     gc.set_threshold(*GC_THRESHOLDS)
     gc.disable()
-    ending: ExitQueue = queue.SimpleQueue()
+    ending = ExitQueue()
     if options.file is not None:
         start_thread(
             partial(options.file.wait, partial(ending.put, _config_changed(options.file))), "configuration"
