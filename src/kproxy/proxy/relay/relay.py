@@ -22,10 +22,10 @@ from kproxy.linux import descriptors
 from kproxy.linux.descriptors import Purpose
 from kproxy.model.network import Protocol
 from kproxy.proxy.relay.choice import EndpointTurns
-from kproxy.proxy.relay.datagrams import DatagramPort, LeftFlows, expire_left
+from kproxy.proxy.relay.datagrams import DatagramPort, LeftFlows, end_unserved, expire_left
 from kproxy.proxy.relay.loop import EventLoop
 from kproxy.proxy.relay.streams import PipePool, Stream
-from kproxy.proxy.relay.table import RelayKey, RelayPort, TurnsKey
+from kproxy.proxy.relay.table import RelayEndpoint, RelayKey, RelayPort, TurnsKey
 from kproxy.proxy.relay.wire import Counted
 
 _BACKLOG = 1024
@@ -203,8 +203,23 @@ class LocalRelay:
                     "%s: no relay at %s:%d/%s: %s", service, address, number, protocol.value, failed[key]
                 )
             self.failed = failed
-        self._wake_loop()
+        self.end_left()
         return numbers
+
+    def end_left(self) -> None:
+        """End the flows of closed sockets whose endpoint no socket of their service port serves.
+
+        An endpoint that serves again is one that clients have been moved off (``conntrack.udp.moves-off-removed-endpoint``).
+        """
+        with self._lock:
+            left = {service: flows for service, flows in self._left.items() if flows}
+            serving: dict[str, set[RelayEndpoint]] = {service: set() for service in left}
+            for port in self._served.values():
+                if port.service in serving:
+                    serving[port.service] |= port.serving
+            for service, flows in left.items():
+                end_unserved(flows, serving[service])
+        self._wake_loop()
 
     def _wake_loop(self) -> None:
         """Let the thread see new timers; a full buffer wakes it too."""

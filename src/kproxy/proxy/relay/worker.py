@@ -146,6 +146,7 @@ class Worker:
                 return wire.Ports(found), list(released.values())
             case wire.ShutPorts(keys, reset_kept_sources):
                 relay.shut(keys)
+                relay.end_left()
                 if reset_kept_sources:
                     relay.reset_kept_sources()
             case wire.Count():
