@@ -92,6 +92,11 @@ class DatagramPort:
         """Number of flows."""
         return len(self._flows)
 
+    def endpoints_of(self, client: str) -> list[RelayEndpoint]:
+        """The endpoint of each flow that an address has."""
+        flows = self._flows.items()
+        return [flow.endpoint for (address, *_), flow in flows if address == client and flow.endpoint]
+
     def endpoints_changed(self) -> None:
         """End the flows whose endpoint no longer serves: their next datagram chooses again.
 
