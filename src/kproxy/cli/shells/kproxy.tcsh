@@ -41,8 +41,6 @@ complete kproxy \
         'c/--file=/f/' \
         'c/--kernel=/(auto host rootless)/' \
         'c/--assets=/d/' \
-        'c/--proxy=/(kproxy kube-proxy none)/' \
-        'c/--mode=/(iptables ipvs nftables)/' \
         'c/--deploy=/d/' \
         'c/--mode=/(iptables ipvs nftables userspace)/' \
         'c/--a-binary=/f/' \
@@ -88,8 +86,6 @@ complete kproxy \
         'n/--file/f/' \
         'n/--kernel/(auto host rootless)/' \
         'n/--assets/d/' \
-        'n/--proxy/(kproxy kube-proxy none)/' \
-        'n/--mode/(iptables ipvs nftables)/' \
         'n/--deploy/d/' \
         'n/--mode/(iptables ipvs nftables userspace)/' \
         'n/--a-binary/f/' \

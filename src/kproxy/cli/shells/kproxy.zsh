@@ -347,9 +347,10 @@ _shtab_kproxy_lab_cluster_up_options=(
   "--name[which cluster, if there are several (default\: default)]:NAME:"
   "--nodes[number of nodes, 9 at most (default\: 3)]:N:"
   "--assets[the folder of Kubernetes\' programs, and of images in its folder \`images\` (default\: what \`KUBEBUILDER_ASSETS\` names)]:DIR:_files -/"
-  "--proxy[the service proxy that is installed as a DaemonSet (default\: kproxy)]:proxy:(kproxy kube-proxy none)"
-  "--mode[the mode that it runs in (default\: nftables)]:mode:(iptables ipvs nftables)"
+  "--proxy[the service proxy\: one that is installed as a DaemonSet, or a subject file, whose programs run on each node (default\: kproxy)]:kproxy|kube-proxy|none|FILE.toml:_files"
+  "--mode[the mode that it runs in (default\: \`nftables\`\; of a subject file the first of its modes)]:MODE:"
   "--deploy[the folder of kproxy\'s manifests (default\: \`deploy\` of the clone)]:DIR:_files -/"
+  "--binary[the subject\'s program]:PATH:_files"
 )
 
 # guard to ensure default positional specs are added only once per session

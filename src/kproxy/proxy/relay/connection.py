@@ -85,7 +85,7 @@ class WorkerConnection:
     def end(self) -> None:
         """End the process; returns when it has closed its sockets."""
         wire.send(self._socket, wire.EndWorker())
-        with suppress(OSError, EOFError):
+        with suppress(OSError):
             wire.receive_reply(self._socket)
 
     def _ports(
@@ -101,5 +101,5 @@ class WorkerConnection:
         try:
             wire.send(self._socket, request, sockets)
             return wire.receive_reply(self._socket)
-        except (EOFError, msgspec.MsgspecError) as error:
+        except (ConnectionError, msgspec.MsgspecError) as error:
             raise ConnectionResetError(f"relay worker {self.place.index} has ended: {error}") from error

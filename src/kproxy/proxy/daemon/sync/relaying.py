@@ -15,6 +15,7 @@ from kproxy.model.network import Address, Family, parse_address
 from kproxy.proxy.backends import Applied, Dataplane
 from kproxy.proxy.plan import Plan
 from kproxy.proxy.relay.portals import Portals
+from kproxy.proxy.relay.queries import answer_queries
 from kproxy.proxy.relay.relay import LocalRelay
 from kproxy.proxy.relay.table import RelayKey, RelayPort, loopback_node_ports
 from kproxy.proxy.relay.wire import Counted
@@ -42,6 +43,7 @@ def running_relay(family: Family) -> FamilyRelay:
     if family not in _relays:
         relay = _relays[family] = LocalRelay()
         relay.start()
+        answer_queries(relay)
     return _relays[family]
 
 
