@@ -133,6 +133,35 @@ def test_what_a_killed_session_leaves_the_next_one_removes() -> None:
     assert machine_state_changes(before, machine()) == []
 
 
+def test_a_subject_file_runs_on_the_node_and_is_started_again(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(
+        'name = "own"\nmodes = ["iptables"]\ncommand = ["{python}", "-m", "kproxy", "run", "--config", "{config}"]\n'
+        '[environment]\nRUNTIME_DIRECTORY = "{directory}"\n'
+    )
+    on_node = [*CLUSTER, "exec", "--name", NAME, "node/node-1", "--"]
+    kubernetes = ["curl", "-sk", "--max-time", "2", "https://10.96.0.1/version"]
+    with started("--proxy", str(file)) as up:
+        assert '"major"' in output([*on_node, *kubernetes])
+        output([*on_node, "pkill", "-KILL", "-f", "kproxy run --config"])
+        assert up.stderr is not None
+        assert "proxy of node-1 has ended with -9, and is started again in 1 s" in up.stderr.readline()
+        running = [*on_node, "pgrep", "-f", "kproxy run --config"]
+        assert eventually(lambda: subprocess.run(running, check=False).returncode == 0, 30)
+        output([*CLUSTER, "down", "--name", NAME])
+
+
+def test_a_subject_that_ends_at_once_starts_no_cluster(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(
+        'name = "own"\nmodes = ["x"]\ncommand = ["sh", "-c", "echo no such table on {node}; exit 7"]\n'
+    )
+    line = [*CLUSTER, "up", "--name", NAME, "--nodes", "1", "--proxy", str(file)]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "up: proxy of node-1 has ended with 7: no such table on node-1\n" in done.stderr
+
+
 def _running_below(folder: Path) -> list[int]:
     """Processes whose command lines name a folder."""
     found = []

@@ -92,10 +92,22 @@ def _down(options: argparse.Namespace) -> int:
 
 
 def _cluster_up(options: argparse.Namespace) -> int:
+    from kproxy.conformance.subjects.on_nodes import subject_on_nodes
+    from kproxy.conformance.subjects.subject import InvalidSubject
     from kproxy.lab.cluster import command
+    from kproxy.lab.cluster.service_proxy import ProxyName
 
+    programs = None
+    if options.proxy not in {proxy.value for proxy in ProxyName}:
+        try:
+            programs = subject_on_nodes(options.proxy, options.binary or "", options.mode)
+        except InvalidSubject as reason:
+            return command.cannot("up", reason)
+    elif options.binary:
+        text = f"--binary {options.binary}: {options.proxy} runs from its image; a subject file has a program"
+        return command.cannot("up", InvalidSubject(text))
     deploy = options.deploy or command.DEPLOY
-    return command.run_up(build_options(command.ClusterUpOptions, options, deploy=deploy))
+    return command.run_up(build_options(command.ClusterUpOptions, options, deploy=deploy, programs=programs))
 
 
 def _cluster_fetch(options: argparse.Namespace) -> int:

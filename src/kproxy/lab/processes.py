@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -120,6 +121,14 @@ def spawn(
         except FileNotFoundError as error:
             raise LabError("setpriv is needed to start programs in the lab: install util-linux") from error
     return Process(argv, popen, log)
+
+
+def run_after(ready: Sequence[str], argv: Sequence[str]) -> list[str]:
+    """Command line that waits until the command ``ready`` succeeds; empty: the command line itself."""
+    if not ready:
+        return list(argv)
+    waiting = f'until {shlex.join(ready)} >/dev/null 2>&1; do sleep 0.05; done; exec "$@"'
+    return ["sh", "-c", waiting, "sh", *argv]
 
 
 def kill_in(namespace: Namespace, text: str) -> None:

@@ -182,6 +182,7 @@ _LAB_CLUSTER = (
         examples=(
             ("kproxy lab cluster up --assets DIR", "three nodes, with kproxy in nftables mode"),
             ("kproxy lab cluster up --assets DIR --proxy kube-proxy --mode iptables", "with kube-proxy"),
+            ("kproxy lab cluster up --assets DIR --proxy FILE.toml --binary PATH", "with your own proxy"),
         ),
         statuses=((0, "it was ended"), (2, "it could not be started: the message says why")),
     ),

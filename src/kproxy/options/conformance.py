@@ -43,7 +43,7 @@ _SUBJECT = (
     ),
     CommandOption(
         name="--binary",
-        fronts=_JUDGE | Front.PYTEST | Front.ACTION | Front.LAB_UP | Front.SIMULATE,
+        fronts=_JUDGE | Front.PYTEST | Front.ACTION | Front.LAB_UP | Front.LAB_CLUSTER_UP | Front.SIMULATE,
         metavar="PATH",
         help="the subject's program",
     ),

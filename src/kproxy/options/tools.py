@@ -270,15 +270,16 @@ _LAB_CLUSTER = (
     CommandOption(
         name="--proxy",
         fronts=Front.LAB_CLUSTER_UP,
-        choices=("kproxy", "kube-proxy", "none"),
+        metavar="kproxy|kube-proxy|none|FILE.toml",
         default="kproxy",
-        help="the service proxy that is installed as a DaemonSet",
+        help="the service proxy: one that is installed as a DaemonSet, or a [subject file](subjects.md), whose programs run on each node",
     ),
     CommandOption(
         name="--mode",
         fronts=Front.LAB_CLUSTER_UP,
-        choices=("iptables", "ipvs", "nftables"),
-        default="nftables",
+        metavar="MODE",
+        default="",
+        default_text="`nftables`; of a subject file the first of its modes",
         help="the mode that it runs in",
     ),
     CommandOption(

@@ -347,9 +347,10 @@ _shtab_kproxy_lab_cluster_up_options=(
   "--name[which cluster, if there are several (default\: default)]:NAME:"
   "--nodes[number of nodes, 9 at most (default\: 3)]:N:"
   "--assets[the folder of Kubernetes\' programs, and of images in its folder \`images\` (default\: what \`KUBEBUILDER_ASSETS\` names)]:DIR:_files -/"
-  "--proxy[the service proxy that is installed as a DaemonSet (default\: kproxy)]:proxy:(kproxy kube-proxy none)"
-  "--mode[the mode that it runs in (default\: nftables)]:mode:(iptables ipvs nftables)"
+  "--proxy[the service proxy\: one that is installed as a DaemonSet, or a subject file, whose programs run on each node (default\: kproxy)]:kproxy|kube-proxy|none|FILE.toml:_files"
+  "--mode[the mode that it runs in (default\: \`nftables\`\; of a subject file the first of its modes)]:MODE:"
   "--deploy[the folder of kproxy\'s manifests (default\: \`deploy\` of the clone)]:DIR:_files -/"
+  "--binary[the subject\'s program]:PATH:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -469,6 +470,8 @@ _shtab_kproxy_run_options=(
   "--ipvs-tcp-timeout[of idle connections\; 0\: the kernel\'s]:DURATION:"
   "--ipvs-tcpfin-timeout[after a FIN\; 0\: the kernel\'s]:DURATION:"
   "--ipvs-udp-timeout[of UDP packets\; 0\: the kernel\'s]:DURATION:"
+  "--userspace-keep-sources[endpoints see clients\' addresses]"
+  "--userspace-workers[the relay\'s processes\; 0\: by processors]:INT:"
   "--detect-local-mode[ClusterCIDR (default), NodeCIDR, BridgeInterface or InterfaceNamePrefix]:STRING:"
   "--pod-bridge-interface[pods are behind this bridge]:STRING:"
   "--pod-interface-name-prefix[pods are behind such interfaces]:STRING:"

@@ -32,6 +32,7 @@ from kproxy.lab.processes import (
     Xtables,
     kill_in,
     listen_in,
+    run_after,
     run_in,
     spawn,
     xtables_directory,
@@ -149,7 +150,7 @@ class Proxies:
         self._running[node] = []
         before: Sequence[str] = ()
         for program in self._subject.all_processes:
-            argv = _once(before, [fill_placeholders(argument, values) for argument in program.command])
+            argv = run_after(before, [fill_placeholders(argument, values) for argument in program.command])
             before = [fill_placeholders(argument, values) for argument in program.ready]
             if node in self._rooms:
                 argv = self._rooms[node].command(argv)
@@ -388,16 +389,3 @@ def _log_from(path: Path, start: int) -> str:
     with path.open("rb") as file:
         file.seek(start)
         return file.read(LOG_SEARCHED).decode(errors="replace")
-
-
-def _once(ready: Sequence[str], argv: Sequence[str]) -> list[str]:
-    """Command that waits until another one succeeds."""
-    if not ready:
-        return list(argv)
-    return [
-        "sh",
-        "-c",
-        f'until {shlex.join(ready)} >/dev/null 2>&1; do sleep 0.05; done; exec "$@"',
-        "sh",
-        *argv,
-    ]

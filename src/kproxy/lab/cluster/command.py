@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +19,10 @@ import yaml
 from kproxy.lab.cluster import session
 from kproxy.lab.cluster.cluster import ClusterSpec, LabCluster
 from kproxy.lab.cluster.layout import OUTSIDE, ClusterLayout
+from kproxy.lab.cluster.node_programs import MakePrograms, NodeProxies
 from kproxy.lab.cluster.programs import find_programs
 from kproxy.lab.cluster.service_proxy import (
+    DEFAULT_MODE,
     ProxyName,
     proxy_documents,
     write_kube_proxy_image,
@@ -37,7 +40,10 @@ _IMAGES = "images"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterUpOptions:
-    """Options of ``up``; ``assets``: a folder with Kubernetes' programs and, in ``images``, archives of images."""
+    """Options of ``up``; ``assets``: a folder with Kubernetes' programs and, in ``images``, archives of images.
+
+    ``programs``: the proxy's programs on each node, if it is none of `ProxyName`.  ``mode``: empty for the usual one.
+    """
 
     nodes: int
     assets: Path | None
@@ -45,6 +51,14 @@ class ClusterUpOptions:
     mode: str
     deploy: Path
     name: str
+    programs: MakePrograms | None = None
+
+    @property
+    def daemon_set(self) -> ProxyName:
+        """The proxy that is installed as a DaemonSet.  Raises `LabError`."""
+        if self.programs is not None:
+            return ProxyName.NONE
+        return ProxyName(self.proxy)
 
 
 def run_up(options: ClusterUpOptions) -> int:
@@ -52,7 +66,7 @@ def run_up(options: ClusterUpOptions) -> int:
     try:
         asyncio.run(_stay(options))
     except LabError as reason:
-        return _cannot("up", reason)
+        return cannot("up", reason)
     return 0
 
 
@@ -71,7 +85,7 @@ def print_kubeconfig(name: str) -> int:
     try:
         sys.stdout.write(f"{session.find_session(name).kubeconfig}\n")
     except LabError as reason:
-        return _cannot("kubeconfig", reason)
+        return cannot("kubeconfig", reason)
     return 0
 
 
@@ -80,7 +94,7 @@ def run_down(name: str) -> int:
     try:
         session.stop_session(name)
     except LabError as reason:
-        return _cannot("down", reason)
+        return cannot("down", reason)
     return 0
 
 
@@ -90,41 +104,40 @@ async def _stay(options: ClusterUpOptions) -> None:
         loop.add_signal_handler(number, ended.set)
     for leftover in session.remove_abandoned():
         _say(f"removed what a killed session had left: {leftover}")
-    opening = asyncio.create_task(_open(options))
     stopping = asyncio.create_task(ended.wait())
-    await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    if not opening.done():
-        opening.cancel()
-        await asyncio.wait({opening})
-        return
-    cluster = opening.result()
-    try:
+    async with AsyncExitStack() as stack:
+        opening = asyncio.create_task(_open(options, stack))
+        await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not opening.done():
+            opening.cancel()
+            await asyncio.wait({opening})
+            return
+        cluster = opening.result()
+        stack.callback(_say, "ending")
         while not ended.is_set():
             cluster.check()
             await asyncio.wait({stopping}, timeout=_WATCH_SECONDS)
-    finally:
-        _say("ending")
-        await cluster.close()
 
 
-async def _open(options: ClusterUpOptions) -> LabCluster:
+async def _open(options: ClusterUpOptions, stack: AsyncExitStack) -> LabCluster:
+    """A cluster with its proxy, which ``stack`` closes."""
     began = time.monotonic()
 
     def progress(step: str) -> None:
         _say(f"{time.monotonic() - began:5.1f} s  {step}")
 
     spec = cluster_spec(options)
-    documents = proxy_documents(ProxyName(options.proxy), options.mode, spec.programs.kubectl, options.deploy)
-    cluster = LabCluster(spec, progress)
-    await cluster.open()
-    try:
-        if documents:
-            progress(f"{options.proxy} in {options.mode} mode")
-            await asyncio.to_thread(install_proxy, cluster, options.proxy, documents)
-        session.publish(options.name, cluster, (SWITCH, *OUTSIDE))
-    except BaseException:
-        await cluster.close()
-        raise
+    documents = proxy_documents(options.daemon_set, options.mode, spec.programs.kubectl, options.deploy)
+    cluster = await stack.enter_async_context(LabCluster(spec, progress))
+    if documents:
+        progress(f"{options.proxy} in {options.mode or DEFAULT_MODE} mode")
+        await asyncio.to_thread(install_proxy, cluster, options.proxy, documents)
+    if options.programs:
+        progress(f"{options.proxy} on each node")
+        proxies = NodeProxies(cluster, options.programs, progress)
+        stack.push_async_callback(proxies.close)
+        await proxies.start()
+    session.publish(options.name, cluster, (SWITCH, *OUTSIDE))
     progress(f"ready: {len(cluster.nodes)} nodes; export KUBECONFIG={cluster.kubeconfig}")
     return cluster
 
@@ -137,7 +150,7 @@ def cluster_spec(options: ClusterUpOptions) -> ClusterSpec:
         raise LabError(str(reason)) from None
     programs = find_programs(options.assets)
     folder = programs.kubelet.parent
-    proxy = ProxyName(options.proxy)
+    proxy = options.daemon_set
     if proxy is not ProxyName.NONE:
         _require_image(proxy, folder)
     images = sorted((folder / _IMAGES).glob("*.tar"))
@@ -171,7 +184,7 @@ def _run(command: str, name: str, line: Callable[[session.ClusterSession], list[
         with subprocess.Popen(line(found)) as child:
             _wait_for_either(child, found.pid)
     except LabError as reason:
-        return _cannot(command, reason)
+        return cannot(command, reason)
     return child.returncode if child.returncode >= 0 else 128 - child.returncode
 
 
@@ -187,7 +200,8 @@ def _wait_for_either(child: subprocess.Popen[bytes], pid: int) -> None:
             os.close(end)
 
 
-def _cannot(command: str, reason: Exception) -> int:
+def cannot(command: str, reason: Exception) -> int:
+    """Say why a command could not do its work; returns its exit status."""
     sys.stderr.write(f"kproxy lab cluster {command}: {reason}\n")
     return CANNOT
 

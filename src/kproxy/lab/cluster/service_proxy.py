@@ -28,6 +28,9 @@ KUBE_PROXY_IMAGE = "kproxy.lab/kube-proxy:lab"
 KPROXY_IMAGE = "kproxy:dev"
 """Name of the image in ``deploy/base`` and of `images.build`."""
 
+DEFAULT_MODE = "nftables"
+MODES = ("iptables", "ipvs", "nftables")
+
 _PLACEHOLDER = "https://control-plane.example:6443"
 _IN_POD = "/var/run/secrets/kubernetes.io/serviceaccount"
 
@@ -43,7 +46,13 @@ class ProxyName(enum.Enum):
 
 
 def proxy_documents(proxy: ProxyName, mode: str, kubectl: Path, deploy: Path) -> list[Document]:
-    """Objects that install a proxy in a mode; ``deploy``: the folder of kproxy's manifests.  Raises `LabError`."""
+    """Objects that install a proxy in a mode (empty: `DEFAULT_MODE`); ``deploy``: the folder of kproxy's manifests.
+
+    Raises `LabError`.
+    """
+    mode = mode or DEFAULT_MODE
+    if mode not in MODES:
+        raise LabError(f"--mode {mode}: {proxy.value} has {', '.join(MODES)}")
     match proxy:
         case ProxyName.KPROXY:
             return kproxy_documents(mode, kubectl, deploy)
