@@ -128,6 +128,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "spec/regressions.md": regressions.page,
     DOCS / "evidence.md": evidence.page,
     DOCS / "results/comparison.md": results.page,
+    DOCS / "results/versions/comparison.md": results.versions_page,
     DOCS / "results/e2e/tests.md": upstream_tests.page,
     DOCS / "backends/iptables.md": iptables_rules.page,
     DOCS / "decisions.md": decisions.page,

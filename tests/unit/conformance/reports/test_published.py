@@ -1,5 +1,7 @@
 """The results kept in docs/results: whole, readable by today's reader, and free of paths of the machine they were made on."""
 
+import json
+import re
 import shlex
 from pathlib import Path
 
@@ -7,13 +9,18 @@ import pytest
 
 from kproxy.conformance.case.descriptions import describe_step
 from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.reports.provenance import document_digest
 from kproxy.conformance.reports.results import Result
 from kproxy.conformance.reports.results_reader import CaseRead, RunRead, load_results
+from kproxy.conformance.reports.verification import REQUIRED
 from kproxy.conformance.subjects.subject import DOCUMENTED_SUBJECTS, load_subject
 from tests.support.paths import ROOT
 
 FOLDER = ROOT / "docs/results"
 FILES = sorted(FOLDER.glob("*.json"))
+RELEASES = sorted(FOLDER.glob("versions/*.json"))
+"""Of releases of kube-proxy older than the subject file, and of that one beside them."""
+EXPLAINED = (FOLDER / "versions/README.md").read_text(encoding="utf-8")
 
 
 def _same(id: str, recorded: CaseRead) -> bool:
@@ -55,7 +62,35 @@ def test_what_the_specification_lists_of_a_mode_was_seen_in_it(name: str) -> Non
     assert sorted(known - seen) == []
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def _failed(file: Path) -> set[str]:
+    return {e.id for run in runs(file) for e in run.results if e.result in {Result.FAILED, Result.BROKEN}}
+
+
+def _explained() -> set[str]:
+    rows = (line for line in EXPLAINED.splitlines() if line.startswith("| `"))
+    return {id for row in rows for id in re.findall(r"`([^`]+)`", row)} & {case.id for case in CATALOGUE}
+
+
+def test_each_failure_of_a_release_is_explained_and_nothing_else_is() -> None:
+    assert _explained() == set().union(*map(_failed, RELEASES))
+
+
+def test_what_an_older_release_failed_the_newest_passes() -> None:
+    newest = [run for file in RELEASES if "1.36" in file.name for run in runs(file)]
+    passed = [{e.id for e in run.results if e.result is Result.PASSED} for run in newest]
+    assert {run.mode for run in newest} == {"iptables", "nftables"}
+    assert [sorted(_explained() - one) for one in passed] == [[], []]
+
+
+@pytest.mark.parametrize("file", RELEASES, ids=lambda file: file.name)
+def test_documents_of_releases_are_as_their_runs_wrote_them(file: Path) -> None:
+    document = json.loads(file.read_bytes())
+    assert document["digest"] == document_digest(document)
+    assert document["implementation"]["version"] == f"Kubernetes v{file.stem.split('-')[2]}"
+    assert document["implementation"].keys() >= set(REQUIRED)
+
+
+@pytest.mark.parametrize("file", [*FILES, *RELEASES], ids=lambda file: file.name)
 def test_each_run_reports_what_it_ran_on(file: Path) -> None:
     for run in runs(file):
         assert run.environment["kernel"]
@@ -65,7 +100,7 @@ def test_each_run_reports_what_it_ran_on(file: Path) -> None:
         )
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+@pytest.mark.parametrize("file", [*FILES, *RELEASES], ids=lambda file: file.name)
 def test_no_path_of_a_machine_is_reported(file: Path) -> None:
     for run in runs(file):
         arguments = [
@@ -76,6 +111,6 @@ def test_no_path_of_a_machine_is_reported(file: Path) -> None:
         assert [word for word in arguments if word.startswith(("/", "~"))] == []
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+@pytest.mark.parametrize("file", [*FILES, *RELEASES], ids=lambda file: file.name)
 def test_a_document_is_of_moderate_size(file: Path) -> None:
     assert file.stat().st_size < 3 << 20
