@@ -277,6 +277,8 @@ class LocalRelay:
 
     def _apply(self, key: RelayKey, port: RelayPort, number: int, taken: socket.socket | None) -> str | None:
         if key in self._ports:
+            if taken is not None:  # of one worker more than there are now
+                taken.close()
             if self._served[key] != port:
                 self._served[key] = self._turns[port.turns].port = port
                 self._ports[key].endpoints_changed()

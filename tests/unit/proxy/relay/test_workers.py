@@ -48,9 +48,9 @@ def endpoint() -> Iterator[tuple[str, int]]:
         yield listener.getsockname()
 
 
-def relay_of() -> WorkerRelay:
+def relay_of(count: int = 0, *, keep_sources: bool = True) -> WorkerRelay:
     """The daemon's end of the workers, left when the test is over."""
-    _opened.append(WorkerRelay(Family.IPV4))
+    _opened.append(WorkerRelay(Family.IPV4, count, keep_sources=keep_sources))
     return _opened[-1]
 
 
@@ -113,6 +113,45 @@ def test_workers_of_another_release_give_their_sockets_to_new_ones(
     assert all(sockets_of(one, web) for one in newer)
     for one in newer:
         one.end()
+
+
+@pytest.mark.parametrize("wanted", [1, 3])
+def test_another_number_of_workers_takes_the_sockets_of_those_that_run(
+    workers: list[Worker], endpoint: tuple[str, int], wanted: int
+) -> None:
+    ports = (
+        port(endpoint),
+        *(port(endpoint, f"default/sticky-{number}", affinity_seconds=60) for number in range(4)),
+    )
+    numbers = serve(relay_of(), *ports)
+    other = [Worker(worker_path(index, wanted)) for index in range(wanted)]
+    for one in other:
+        threading.Thread(target=one.run, daemon=True).start()
+    assert serve(relay_of(), *ports) == numbers, "any number that runs is taken"
+    assert serve(relay_of(wanted), *ports) == numbers
+    assert not any(sockets_of(one, each) for one in workers for each in ports)
+    assert [sum(sockets_of(one, each) for one in other) for each in ports] == [wanted, 1, 1, 1, 1]
+    with socket.create_connection(("127.0.0.1", numbers[1])):
+        pass
+    for one in other:
+        one.end()
+
+
+def test_connections_from_clients_addresses_are_reset_once_where_those_are_not_kept(
+    workers: list[Worker], endpoint: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reset: list[LocalRelay] = []
+
+    def count(relay: LocalRelay) -> None:
+        reset.append(relay)
+
+    monkeypatch.setattr(LocalRelay, "reset_kept_sources", count)
+    serve(relay_of(), port(endpoint))
+    assert not reset
+    changed = relay_of(keep_sources=False)
+    for _ in range(2):
+        serve(changed, port(endpoint))
+    assert len(reset) == len(workers)
 
 
 def test_a_worker_without_a_daemon_closes_its_ports_and_ends(
