@@ -221,7 +221,7 @@ def test_workers_of_another_release_hand_their_sockets_over(
         assert said(held) == {"open": 200}
         with client(node, "connect", "127.0.0.2", number, 2000, 4) as busy:
             monkeypatch.setattr(fleet, "RELEASE", "another")
-            newer = relay_of(1)
+            newer = relay_of(0)
             assert served(newer, port_of(), datagrams) == number
             assert said(busy)["failures"] == 0
         assert len(set(workers_of(node)) - older) == 3  # as many as before, and their parent
