@@ -262,7 +262,9 @@ def chart(session: nox.Session) -> None:
 @nox.session(default=False)
 def release(session: nox.Session) -> None:
     """A release up to the upload, in build/release; ``nox -s release -- --dry-run`` leaves changelog and fragments as they are."""
-    session.install("build", "twine>=6.1", "cyclonedx-bom>=7", "towncrier>=24.8", "hatchling", "pyyaml")
+    session.install(
+        "build", "twine>=6.1", "cyclonedx-bom>=7", "towncrier>=24.8", "hatchling", "packaging", "pyyaml"
+    )
     place = Path("build/release").resolve()
     shutil.rmtree(place, ignore_errors=True)
     session.run("python", "-mbuild", "--outdir", place)

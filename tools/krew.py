@@ -15,6 +15,7 @@ import tarfile
 from pathlib import Path
 
 import yaml
+from packaging.version import Version
 
 from tools.packaging import find_repository
 
@@ -42,6 +43,15 @@ def archive(version: str) -> bytes:
     return gzip.compress(packed.getvalue(), mtime=0)
 
 
+def semantic_version(version: str) -> str:
+    """A version of Python's (PEP 440) as krew takes it: ``0.1.0rc1`` is ``v0.1.0-rc.1`` (https://semver.org)."""
+    found = Version(version)
+    numbers = ".".join(str(number) for number in (found.major, found.minor, found.micro))
+    labels = [str(label) for label in found.pre or ()]
+    labels += [] if found.dev is None else ["dev", str(found.dev)]
+    return f"v{numbers}-{'.'.join(labels)}" if labels else f"v{numbers}"
+
+
 def manifest(version: str, repository: str, packed: bytes, name: str) -> dict[str, object]:
     """The manifest, as a document; ``name``: of the archive among a release's files."""
     folder = f"kubectl-kproxy-{version}"
@@ -57,7 +67,7 @@ def manifest(version: str, repository: str, packed: bytes, name: str) -> dict[st
         "kind": "Plugin",
         "metadata": {"name": "kproxy"},
         "spec": {
-            "version": f"v{version}",
+            "version": semantic_version(version),
             "homepage": repository,
             "shortDescription": "Explain and trace packets to Services",
             "description": _DESCRIPTION,

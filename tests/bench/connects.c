@@ -1,19 +1,23 @@
-/* Both ends of a bench of new TCP connections; compiled when the bench runs, for in Python the client would be what is measured.
+/* Both ends of a bench of new connections; compiled when the bench runs, for in Python the client would be what is measured.
  *
- *   connects serve ADDRESS PORT...          accepts and closes until it is killed; prints a line when it listens at all
- *   connects connect COUNT ADDRESS PORT...  COUNT times: connects once to each ADDRESS PORT in turn
+ *   connects serve ADDRESS PORT...                      accepts and closes until it is killed, and at the first port sends datagrams
+ *                                                       of UDP back; prints a line when it listens at all
+ *   connects connect COUNT tcp|udp ADDRESS PORT...      COUNT times: connects once to each PROTOCOL ADDRESS PORT in turn, for UDP from a
+ *                                                       new port sends a datagram and waits for its reply
  *
- * connect prints for each connection, in order, a line of two numbers: nanoseconds of connect(2), and its errno or 0.
- * Connections end by RST, so that no port waits for two minutes.  Exit status: 0, or 2 with a message for bad usage and failures of the
+ * connect prints for each of them, in order, a line of two numbers: nanoseconds of connect(2), or of the round trip, and its errno
+ * or 0.  Connections end by RST, so that no port waits for two minutes.  Exit status: 0, or 2 with a message for bad usage and failures of the
  * machine; a connection that fails is a sample, not a failure.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -24,9 +28,9 @@ static void fail(const char *what)
     exit(2);
 }
 
-static struct addrinfo *resolve(const char *address, const char *port)
+static struct addrinfo *resolve(int type, const char *address, const char *port)
 {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV}, *found;
+    struct addrinfo hints = {.ai_socktype = type, .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV}, *found;
     int error = getaddrinfo(address, port, &hints, &found);
     if (error) {
         fprintf(stderr, "%s port %s: %s\n", address, port, gai_strerror(error));
@@ -35,15 +39,39 @@ static struct addrinfo *resolve(const char *address, const char *port)
     return found;
 }
 
+static int bind_at(int type, const char *address, const char *port)
+{
+    struct addrinfo *where = resolve(type & SOCK_STREAM ? SOCK_STREAM : SOCK_DGRAM, address, port);
+    int one = 1, bound = socket(where->ai_family, type, 0);
+    if (bound < 0 || setsockopt(bound, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) ||
+        bind(bound, where->ai_addr, where->ai_addrlen))
+        fail("bind");
+    freeaddrinfo(where);
+    return bound;
+}
+
 static int listen_at(const char *address, const char *port)
 {
-    struct addrinfo *where = resolve(address, port);
-    int one = 1, listener = socket(where->ai_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
-    if (listener < 0 || setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) ||
-        bind(listener, where->ai_addr, where->ai_addrlen) || listen(listener, 4096))
+    int listener = bind_at(SOCK_STREAM | SOCK_NONBLOCK, address, port);
+    if (listen(listener, 4096))
         fail("listen");
-    freeaddrinfo(where);
     return listener;
+}
+
+static void echo(int bound) /* in a process of its own, which ends with this one */
+{
+    struct sockaddr_storage from;
+    socklen_t length;
+    char text[64];
+    ssize_t size;
+    if (fork())
+        return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;) {
+        length = sizeof from;
+        if ((size = recvfrom(bound, text, sizeof text, 0, (struct sockaddr *)&from, &length)) >= 0)
+            sendto(bound, text, size, 0, (struct sockaddr *)&from, length);
+    }
 }
 
 static _Noreturn void serve(const char *address, char **ports, int count)
@@ -52,6 +80,7 @@ static _Noreturn void serve(const char *address, char **ports, int count)
     int connection, listeners[count];
     for (int i = 0; i < count; i++)
         listeners[i] = listen_at(address, ports[i]);
+    echo(bind_at(SOCK_DGRAM, address, ports[0]));
     puts("listening");
     fflush(stdout);
     for (;;) { /* all of a millisecond at once: to wake up for each would take the processor from the client */
@@ -72,14 +101,18 @@ static void sample(const struct addrinfo *target)
     const struct linger at_once = {.l_onoff = 1};
     const struct timeval patience = {.tv_sec = 2};
     struct timespec before, after;
-    int error = 0;
-    int connection = socket(target->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    char byte = 0;
+    int error = 0, datagram = target->ai_socktype == SOCK_DGRAM;
+    int connection = socket(target->ai_family, target->ai_socktype | SOCK_CLOEXEC, 0);
     if (connection < 0)
         fail("socket");
-    setsockopt(connection, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    if (!datagram)
+        setsockopt(connection, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     clock_gettime(CLOCK_MONOTONIC, &before);
-    if (connect(connection, target->ai_addr, target->ai_addrlen))
+    if (connect(connection, target->ai_addr, target->ai_addrlen) ||
+        (datagram && (send(connection, &byte, 1, 0) < 0 || recv(connection, &byte, 1, 0) < 0)))
         error = errno;
     clock_gettime(CLOCK_MONOTONIC, &after);
     close(connection);
@@ -90,16 +123,18 @@ int main(int argc, char **argv)
 {
     if (argc >= 4 && !strcmp(argv[1], "serve"))
         serve(argv[2], argv + 3, argc - 3);
-    if (argc >= 5 && argc % 2 && !strcmp(argv[1], "connect")) {
-        int targets = (argc - 3) / 2;
+    if (argc >= 6 && argc % 3 == 0 && !strcmp(argv[1], "connect")) {
+        int targets = (argc - 3) / 3;
         struct addrinfo *target[targets];
-        for (int i = 0; i < targets; i++)
-            target[i] = resolve(argv[3 + 2 * i], argv[4 + 2 * i]);
+        for (int i = 0; i < targets; i++) {
+            char **one = argv + 3 + 3 * i;
+            target[i] = resolve(strcmp(one[0], "udp") ? SOCK_STREAM : SOCK_DGRAM, one[1], one[2]);
+        }
         for (long left = strtol(argv[2], NULL, 10); left > 0; left--)
             for (int i = 0; i < targets; i++)
                 sample(target[i]);
         return fflush(stdout) ? 2 : 0;
     }
-    fprintf(stderr, "usage: %s serve ADDRESS PORT... | connect COUNT ADDRESS PORT...\n", argv[0]);
+    fprintf(stderr, "usage: %s serve ADDRESS PORT... | connect COUNT tcp|udp ADDRESS PORT...\n", argv[0]);
     return 2;
 }

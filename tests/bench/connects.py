@@ -1,4 +1,4 @@
-"""New TCP connections from one namespace to another, timed by a program in C (``connects.c``), which is compiled here."""
+"""New connections from one namespace to another, timed by a program in C (``connects.c``), which is compiled here."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 
 from kproxy.lab.namespaces import LabError, Namespace
 from kproxy.lab.processes import run_in
-from kproxy.model.network import Address
+from kproxy.model.network import Address, Protocol
 
 _SOURCE = Path(__file__).with_suffix(".c")
 
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """One connection: the time of connect(2), and its errno, 0 if it was made."""
+    """One connection: the time of connect(2), of UDP that of a datagram and its reply; and the errno, 0 if it was made."""
 
     nanoseconds: int
     errno: int
@@ -30,6 +30,7 @@ class Destination:
 
     address: Address
     port: int
+    protocol: Protocol = Protocol.TCP
 
 
 class Connector:
@@ -48,8 +49,11 @@ class Connector:
 
     @contextmanager
     def serving(self, namespace: Namespace, *ports: int) -> Iterator[None]:
-        """Context in which connections to any address of the namespace (IPv4) are accepted at these ports, and closed."""
-        command = (str(self._program), "serve", "0.0.0.0", *map(str, ports))
+        """Context in which connections to any address of the namespace are accepted at these ports, and closed.
+
+        At the first port datagrams of UDP are sent back.
+        """
+        command = (str(self._program), "serve", "::", *map(str, ports))
         process = namespace.start(command, stdout=subprocess.PIPE)
         assert process.stdout is not None
         try:
@@ -65,7 +69,11 @@ class Connector:
         self, namespace: Namespace, count: int, destinations: Sequence[Destination]
     ) -> list[list[Connect]]:
         """Connect ``count`` times to each destination in turn; results by destination."""
-        ends = [text for each in destinations for text in (str(each.address), str(each.port))]
+        ends = [
+            text
+            for each in destinations
+            for text in (each.protocol.value.lower(), str(each.address), str(each.port))
+        ]
         output = await run_in(namespace, (str(self._program), "connect", str(count), *ends))
         found = [Connect(*map(int, line.split())) for line in output.splitlines()]
         return [found[number :: len(destinations)] for number in range(len(destinations))]

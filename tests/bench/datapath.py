@@ -1,10 +1,11 @@
-"""What the rules cost traffic: new TCP connections directly to a pod and through cluster IPs, beside nodes without a proxy.
+"""What the rules cost traffic: new connections directly to a pod and through Services, beside nodes without a proxy.
 
 All proxies of a run, and the nodes without one, stand in labs of their own at the same time, and get their connections in
 turns of a few hundred: what else the machine does meets all alike.  The client is a pod and the server another one of the
 same node, so that each packet is forwarded.  In a rule set that is read from top to bottom it matters where a Service's rule
 stands: of the Services with a real endpoint those are measured whose rules come first, in the middle and last in the kernel's
-KUBE-SERVICES; elsewhere, those with the lowest, middle and highest cluster IP.
+KUBE-SERVICES; elsewhere, those with the lowest, middle and highest cluster IP.  Of Services of UDP, in IPv6 and with node
+ports only the last is measured.
 """
 
 from __future__ import annotations
@@ -15,18 +16,33 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 
 from kproxy.conformance.subjects.subject import Subject
 from kproxy.conformance.testbed import HarnessError
 from kproxy.lab.apiserver import ObjectStore
 from kproxy.lab.lab import open_lab
-from kproxy.lab.namespaces import Namespace
+from kproxy.lab.namespaces import LabError, Namespace
 from kproxy.lab.processes import Xtables, run_in, xtables_directory
+from kproxy.lab.topology import LAB
+from kproxy.model.network import Family, Protocol
 from tests.bench import world
 from tests.bench.connects import Connect, Connector, Destination
 from tests.bench.contestant import START_EVERY
-from tests.bench.datapath_results import CROWD, DIRECT, FLOOR, PLACES, TRACKED, Samples
+from tests.bench.datapath_results import (
+    CROWD,
+    DIRECT,
+    DIRECT_IPV6,
+    DIRECT_UDP,
+    FLOOR,
+    IPV6,
+    NODE_PORT,
+    PLACES,
+    TRACKED,
+    UDP,
+    Samples,
+)
 from tests.bench.order import Order
 from tests.bench.stage import Stage, open_stage, put
 from tests.bench.world import NODE, PORT, Backend, Crowd, Live
@@ -39,8 +55,15 @@ WARM_UP = 50
 TURN = 100
 """Connections to each destination in a turn."""
 
-_SERVER = Destination(SERVER.address, SERVER.port)
-_DESTINATION = re.compile(r" -d (\S+)/32 .*--dport \d+ ")
+_LIST_TRIES = 120
+"""How often a listing of rules is tried, a second apart."""
+
+_SERVER = {
+    DIRECT: Destination(SERVER.address(), SERVER.port),
+    DIRECT_IPV6: Destination(SERVER.address(Family.IPV6), SERVER.port),
+    DIRECT_UDP: Destination(SERVER.address(), SERVER.port, Protocol.UDP),
+}
+"""The pod itself, by place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +81,18 @@ class _Contestant:
     name: str
     client: Namespace
     destinations: Mapping[str, Destination]
-    found: dict[str, list[Connect]] = field(default_factory=dict)
+    found: dict[str, list[Connect]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.found = {place: [] for place in self.destinations}
 
     async def turn(self, connector: Connector, count: int, *, counts: bool) -> None:
-        places = tuple(self.destinations)
-        results = await connector.connect(self.client, count, [self.destinations[place] for place in places])
-        for place, result in zip(places, results, strict=True):
-            self.found.setdefault(place, []).extend(result if counts else ())
+        """``count`` connections to each place; those of UDP on their own, for after a wait TCP's take twice the time."""
+        for protocol in (Protocol.TCP, Protocol.UDP):
+            places = {place: to for place, to in self.destinations.items() if to.protocol is protocol}
+            results = await connector.connect(self.client, count, list(places.values()))
+            for place, result in zip(places, results, strict=True):
+                self.found[place].extend(result if counts else ())
 
 
 async def measure(order: Order, connects: int, crowd: Crowd | None, say: Callable[[str], None]) -> Measured:
@@ -130,10 +158,10 @@ async def _bare(
 ) -> AsyncIterator[_Contestant]:
     """A node without a proxy; connections to the pod are all that it can make."""
     async with open_lab() as lab:
-        for rule in rules:
-            lab.network[NODE].run(("iptables-nft", *rule))
+        for tool, rule in product(("iptables-nft", "ip6tables-nft"), rules):
+            lab.network[NODE].run((tool, *rule))
         with connector.serving(lab.network[SERVER.pod], SERVER.port):
-            yield _Contestant(name, lab.network[CLIENT], {DIRECT: _SERVER})
+            yield _Contestant(name, lab.network[CLIENT], _SERVER)
 
 
 @asynccontextmanager
@@ -153,55 +181,108 @@ async def _served(
             tree = stage.start()
             for live in world.standing(order.size):
                 await stage.answered(live, world.BACKENDS[0], START_EVERY, order.patience)
+            client = stage.namespace(CLIENT)
+            served = [Destination(live.cluster_ip, PORT, live.protocol) for live in _further(order)[::101]]
+            await _all_answer(connector, client, served, order.patience)
             await stage.still(tree)
             destinations = await _destinations(order, stage, directory)
             if crowd:
                 destinations[CROWD] = Destination(crowd.service.cluster_ip, PORT)
-            client = stage.namespace(CLIENT)
-            await _all_answer(connector, client, destinations, order.patience)
+            await _all_answer(connector, client, tuple(destinations.values()), order.patience)
             yield _Contestant(subject.name, client, destinations)
 
 
 async def _all_answer(
-    connector: Connector, client: Namespace, destinations: Mapping[str, Destination], within: float
+    connector: Connector, client: Namespace, destinations: Sequence[Destination], within: float
 ) -> None:
     """Wait until a connection to each destination is made."""
     deadline = asyncio.get_running_loop().time() + within
-    while any(
-        each.errno for one in await connector.connect(client, 1, list(destinations.values())) for each in one
-    ):
+    while any(each.errno for one in await connector.connect(client, 1, destinations) for each in one):
         if asyncio.get_running_loop().time() > deadline:
-            raise HarnessError(f"some of {', '.join(map(str, destinations.values()))} does not answer")
+            raise HarnessError(f"some of {', '.join(map(str, destinations))} does not answer")
         await asyncio.sleep(START_EVERY)
 
 
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """Where the rules of some Services stand, as ``-S`` prints the chain: the pattern's group is what ``key`` says of one."""
+
+    tool: str
+    chain: str
+    pattern: re.Pattern[str]
+    key: Callable[[Live], str]
+
+
+_ADDRESSES = re.compile(r" -d (\S+)/(?:32|128) .*--dport \d+ ")
+_PORTS = re.compile(r" --dport (\d+) ")
+
+
+def _address(live: Live) -> str:
+    return str(live.cluster_ip)
+
+
+_SERVICES = _Listing("iptables", "KUBE-SERVICES", _ADDRESSES, _address)
+_SERVICES_IPV6 = _Listing("ip6tables", "KUBE-SERVICES", _ADDRESSES, _address)
+_NODE_PORTS = _Listing("iptables", "KUBE-NODEPORTS", _PORTS, lambda live: str(live.node_port))
+
+
 async def _destinations(order: Order, stage: Stage, directory: Path) -> dict[str, Destination]:
-    lives = sorted(world.measured(order.size), key=lambda live: live.cluster_ip)
-    if order.mode == "iptables":
-        lives = await _in_order_of_rules(stage.node, order.variant, directory, lives)
+    async def ordered(lives: Sequence[Live], listing: _Listing) -> Sequence[Live]:
+        lives = sorted(lives, key=lambda live: live.cluster_ip)
+        if order.mode != "iptables":
+            return lives
+        return await _in_order_of_rules(stage.node, order.variant, directory, lives, listing)
+
+    lives = await ordered(world.measured(order.size), _SERVICES)
     chosen = (lives[0], lives[len(lives) // 2], lives[-1])
-    services = {place: Destination(live.cluster_ip, PORT) for place, live in zip(PLACES, chosen, strict=True)}
-    return {DIRECT: _SERVER, **services}
+    port = (await ordered(world.with_node_ports(order.size), _NODE_PORTS))[-1].node_port
+    ipv6 = (await ordered(world.of_ipv6(order.size), _SERVICES_IPV6))[-1]
+    udp = (await ordered(world.of_udp(order.size), _SERVICES))[-1]
+    return {
+        **_SERVER,
+        **{place: Destination(live.cluster_ip, PORT) for place, live in zip(PLACES, chosen, strict=True)},
+        NODE_PORT: Destination(LAB.node_address[NODE][Family.IPV4], port),
+        IPV6: Destination(ipv6.cluster_ip, PORT),
+        UDP: Destination(udp.cluster_ip, PORT, Protocol.UDP),
+    }
 
 
 async def _in_order_of_rules(
-    node: Namespace, variant: Xtables, directory: Path, lives: Sequence[Live]
-) -> list[Live]:
-    """The Services as their rules stand in KUBE-SERVICES; as they are if not all have one there."""
-    tool = xtables_directory(directory / "bin", variant) / "iptables"
-    listed = await run_in(node, (str(tool), "-t", "nat", "-S", "KUBE-SERVICES"))
-    rows = [match[1] for line in listed.splitlines() if (match := _DESTINATION.search(line))]
-    rank = {address: number for number, address in enumerate(rows)}
+    node: Namespace, variant: Xtables, directory: Path, lives: Sequence[Live], listing: _Listing
+) -> Sequence[Live]:
+    """The Services as their rules stand in the chain; as they are if not all have one there."""
+    tool = xtables_directory(directory / "bin", variant) / listing.tool
+    listed = await _listed(node, (str(tool), "-t", "nat", "-S", listing.chain))
+    rows = [match[1] for line in listed.splitlines() if (match := listing.pattern.search(line))]
+    rank = {key: number for number, key in enumerate(rows)}
     with suppress(KeyError):
-        return sorted(lives, key=lambda live: rank[str(live.cluster_ip)])
-    return list(lives)
+        return sorted(lives, key=lambda live: rank[listing.key(live)])
+    return lives
+
+
+async def _listed(node: Namespace, command: Sequence[str]) -> str:
+    """What the tool prints; it fails while a proxy writes, so it is tried again."""
+    for _ in range(_LIST_TRIES):
+        with suppress(LabError):
+            return await run_in(node, command)
+        await asyncio.sleep(1)
+    return await run_in(node, command)
+
+
+def _further(order: Order) -> tuple[Live, ...]:
+    """The Services beside those of the other benches."""
+    size = order.size
+    return (*world.with_node_ports(size), *world.of_udp(size), *world.of_ipv6(size))
 
 
 def _filled(order: Order, crowd: Crowd | None) -> ObjectStore:
-    store = ObjectStore()
+    store, size = ObjectStore(), order.size
+    further = _further(order)
     with store.batch():
-        for document in (*world.documents(order.size), *(crowd.documents() if crowd else ())):
+        for document in (*world.documents(size), *(crowd.documents() if crowd else ())):
             put(store, document)
-        for live in world.measured(order.size):
+        for live in further:
+            put(store, live.service())
+        for live in (*world.measured(size), *further):
             put(store, live.slice(SERVER))
     return store

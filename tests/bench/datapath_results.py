@@ -1,7 +1,7 @@
 """Results of the data path bench as values, and as a table and a plot.
 
-Times are those of connect(2): a SYN there, a SYN with ACK back, through the rules of one node both ways.  What a proxy costs
-is the difference to the node without any rules, in the same run.
+Times are those of connect(2): a SYN there, a SYN with ACK back, through the rules of one node both ways; of UDP those of a
+datagram and its reply, which the server's wake-up is part of.  What a proxy costs is the difference to the node without any rules, in the same run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,19 @@ PLACES = ("first", "middle", "last")
 CROWD = "crowd"
 """To a Service of thousands of endpoints."""
 
-_COLUMNS = (DIRECT, *PLACES, CROWD)
+NODE_PORT = "node port"
+"""Through the node port whose rule comes last."""
+
+DIRECT_IPV6, IPV6 = "direct, IPv6", "last, IPv6"
+DIRECT_UDP, UDP = "direct, UDP", "last, UDP"
+
+FLOOR_OF = {IPV6: DIRECT_IPV6, DIRECT_IPV6: DIRECT_IPV6, UDP: DIRECT_UDP, DIRECT_UDP: DIRECT_UDP}
+"""What a place is compared with on the node without rules; others with `DIRECT`."""
+
+_TABLES = {
+    "TCP connect over IPv4": (DIRECT, *PLACES, CROWD),
+    "Node ports, IPv6 and UDP": (NODE_PORT, DIRECT_IPV6, IPV6, DIRECT_UDP, UDP),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,34 +77,33 @@ class Samples:
         return int(self.size.partition("x")[0])
 
 
-def floor_of(samples: Iterable[Samples], size: str) -> float:
-    """Median of the node without rules in the run of that size, in microseconds."""
-    return next(each.median for each in samples if each.subject == FLOOR and each.size == size)
+def floor_of(samples: Iterable[Samples], place: str) -> float:
+    """Median of the node without rules to where a place is compared with, in microseconds; the samples are of one run."""
+    compared = FLOOR_OF.get(place, DIRECT)
+    return next(each.median for each in samples if each.subject == FLOOR and each.place == compared)
 
 
 def show(console: Console, samples: Sequence[Samples]) -> None:
-    """A row for each node and size: median and p99 by place, and how the medians compare with the floor's."""
-    table = Table(title="TCP connect in us: median / p99 (median : no rules)", title_justify="left")
-    for name in ("", "Services x\nendpoints", *_COLUMNS, "failed"):
-        table.add_column(name, no_wrap=True, justify="left" if not name else "right")
-    for (size, variant), group in groupby(samples, key=lambda each: (each.size, each.variant)):
-        of_size = list(group)
-        floor = floor_of(of_size, size)
-        for subject, places in groupby(of_size, key=lambda each: each.subject):
-            table.add_row(*_row(subject, variant, size, list(places), floor))
-        table.add_section()
-    console.print(table)
+    """For each node and size: median and p99 by place, and how the medians compare with the floor's."""
+    for title, columns in _TABLES.items():
+        table = Table(title=f"{title}, us: median / p99 (median : no rules)", title_justify="left")
+        for name in ("", "Services x\nendpoints", *columns, "failed"):
+            table.add_column(name, no_wrap=True, justify="left" if not name else "right")
+        for (size, _), group in groupby(samples, key=lambda each: (each.size, each.variant)):
+            of_size = list(group)
+            for label, places in groupby(of_size, key=_label):
+                of_columns = [each for each in places if each.place in columns]
+                table.add_row(label, size, *_cells(of_columns, of_size, columns))
+            table.add_section()
+        console.print(table)
 
 
-def _row(subject: str, variant: str, size: str, places: Sequence[Samples], floor: float) -> list[str]:
-    cells = {each.place: f"{each.median:.1f} / {each.p99:.0f} ({each.median / floor:.2f})" for each in places}
-    name = subject if subject in FLOORS else f"{subject} {places[0].mode} {variant}"
-    return [
-        name,
-        size,
-        *(cells.get(place, "") for place in _COLUMNS),
-        str(sum(each.failed for each in places)),
-    ]
+def _cells(places: Sequence[Samples], run: Sequence[Samples], columns: Sequence[str]) -> list[str]:
+    cells = {
+        each.place: f"{each.median:.1f} / {each.p99:.0f} ({each.median / floor_of(run, each.place):.2f})"
+        for each in places
+    }
+    return [*(cells.get(place, "") for place in columns), str(sum(each.failed for each in places))]
 
 
 def document(samples: Sequence[Samples], environment: Mapping[str, str]) -> dict[str, object]:

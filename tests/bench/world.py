@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Any, Self
 
 import msgspec
@@ -18,7 +17,7 @@ from kproxy.conformance.case import Profile
 from kproxy.conformance.subjects.configuration import NodeConfiguration, kube_proxy_configuration
 from kproxy.lab.topology import LAB
 from kproxy.model import api
-from kproxy.model.network import Address, Family
+from kproxy.model.network import Address, Family, Protocol, family_of
 from kproxy.proxy.daemon.config.load import load_configuration
 from kproxy.proxy.daemon.config.plan_settings import plan_settings
 from kproxy.proxy.plan import Plan, make_plan
@@ -49,6 +48,12 @@ _CROWD_POD, _CROWD_PORT = "a1", 9101
 _MEASURED = 64
 """Services to choose those from whose rules come first, in the middle and last."""
 
+_FIRST_NODE_PORT, _NODE_PORTS = 30_000, 2_000
+"""In the default range, 30000 to 32767."""
+
+_MOST_SERVICES = _CLUSTER_IPS - _NODE_PORTS - _MEASURED
+"""The rest is for Services with node ports and of UDP."""
+
 _PODS = LAB.cluster_cidr[_V4].num_addresses - _FIRST_POD - 256
 
 
@@ -66,8 +71,8 @@ class Size:
         size = cls(int(services), int(endpoints))
         if size.services < 1 or not 1 <= size.endpoints <= _PODS:
             raise ValueError(f"{text}: at least 1x1, and at most {_PODS} endpoints")
-        if size.services > _CLUSTER_IPS:
-            raise ValueError(f"{text}: the lab's service CIDR has room for {_CLUSTER_IPS} Services")
+        if size.services > _MOST_SERVICES:
+            raise ValueError(f"{text}: the lab's service CIDR has room for {_MOST_SERVICES} Services")
         return size
 
     def __str__(self) -> str:
@@ -86,10 +91,9 @@ class Backend:
         """The name in its server's reply."""
         return f"{self.pod}:{self.port}"
 
-    @property
-    def address(self) -> Address:
+    def address(self, family: Family = _V4) -> Address:
         """The pod's address."""
-        return LAB.pod_address[self.pod][_V4]
+        return LAB.pod_address[self.pod][family]
 
 
 BACKENDS = tuple(Backend(pod, port) for pod in LAB.pods[NODE] for port in (9001, 9002))
@@ -97,18 +101,25 @@ BACKENDS = tuple(Backend(pod, port) for pod in LAB.pods[NODE] for port in (9001,
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """A Service with one real endpoint, so that its path through the data plane can be tested."""
+    """A Service with one real endpoint, so that its path through the data plane can be tested; ``node_port`` 0: none."""
 
     name: str
     cluster_ip: Address
+    protocol: Protocol = Protocol.TCP
+    node_port: int = 0
 
     def service(self) -> Document:
         """Its Service."""
-        return _service(self.name, self.cluster_ip)
+        found = _service(self.name, self.cluster_ip, self.protocol)
+        if self.node_port:
+            found["spec"]["type"] = "NodePort"
+            found["spec"]["ports"][0]["nodePort"] = self.node_port
+        return found
 
     def slice(self, backend: Backend) -> Document:
         """Its one EndpointSlice."""
-        return _slice(self.name, [backend.address], backend.port)
+        address = backend.address(family_of(self.cluster_ip))
+        return _slice(self.name, [address], backend.port, self.protocol)
 
 
 def standing(size: Size) -> tuple[Live, ...]:
@@ -127,6 +138,29 @@ def measured(size: Size) -> tuple[Live, ...]:
     count = min(size.services, _MEASURED)
     numbers = (size.services * part // count for part in range(count))
     return tuple(Live(_filler_name(number), _filler_ip(number)) for number in numbers)
+
+
+def with_node_ports(size: Size) -> tuple[Live, ...]:
+    """Further Services, each with a node port: as many, as far as the range of node ports goes."""
+    return tuple(
+        Live(
+            f"node-port-{number:06}", _filler_ip(size.services + number), node_port=_FIRST_NODE_PORT + number
+        )
+        for number in range(min(size.services, _NODE_PORTS))
+    )
+
+
+def of_udp(size: Size) -> tuple[Live, ...]:
+    """Further Services of UDP, a few among all others."""
+    first = size.services + min(size.services, _NODE_PORTS)
+    numbers = range(min(size.services, _MEASURED))
+    return tuple(Live(f"udp-{number:06}", _filler_ip(first + number), Protocol.UDP) for number in numbers)
+
+
+def of_ipv6(size: Size) -> tuple[Live, ...]:
+    """As many Services again, in IPv6."""
+    numbers = range(size.services)
+    return tuple(Live(f"ipv6-{number:06}", _filler_ip(number, Family.IPV6)) for number in numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,9 +232,9 @@ def _beside_filler(name: str, number: int) -> Live:
     return Live(name, LAB.service_cidr[_V4][_FIRST_LIVE_IP + number])
 
 
-def _filler_ip(number: int) -> Address:
+def _filler_ip(number: int, family: Family = _V4) -> Address:
     """A cluster IP as an API server draws it: anywhere in the range."""
-    return LAB.service_cidr[_V4][_FIRST_CLUSTER_IP + number * _STRIDE % _CLUSTER_IPS]
+    return LAB.service_cidr[family][_FIRST_CLUSTER_IP + number * _STRIDE % _CLUSTER_IPS]
 
 
 def _filler_name(number: int) -> str:
@@ -211,7 +245,7 @@ def _pod(number: int) -> Address:
     return LAB.cluster_cidr[_V4][_FIRST_POD + number]
 
 
-def _service(name: str, cluster_ip: Address) -> Document:
+def _service(name: str, cluster_ip: Address, protocol: Protocol = Protocol.TCP) -> Document:
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -220,17 +254,18 @@ def _service(name: str, cluster_ip: Address) -> Document:
             "type": "ClusterIP",
             "clusterIP": str(cluster_ip),
             "clusterIPs": [str(cluster_ip)],
-            "ipFamilies": ["IPv4"],
+            "ipFamilies": [family_of(cluster_ip).value],
             "ipFamilyPolicy": "SingleStack",
             "internalTrafficPolicy": "Cluster",
             "sessionAffinity": "None",
             "selector": {"app": name},
-            "ports": [{"name": "http", "protocol": "TCP", "port": PORT, "targetPort": POD_PORT}],
+            "ports": [{"name": "http", "protocol": protocol.value, "port": PORT, "targetPort": POD_PORT}],
         },
     }
 
 
-def _slice(name: str, pods: Iterable[Address], port: int) -> Document:
+def _slice(name: str, pods: Iterable[Address], port: int, protocol: Protocol = Protocol.TCP) -> Document:
+    addresses = list(pods)
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
@@ -239,14 +274,14 @@ def _slice(name: str, pods: Iterable[Address], port: int) -> Document:
             "namespace": NAMESPACE,
             "labels": {"kubernetes.io/service-name": name},
         },
-        "addressType": "IPv4",
+        "addressType": family_of(addresses[0]).value,
         "endpoints": [
             {
-                "addresses": [str(ip_address(pod))],
+                "addresses": [str(pod)],
                 "conditions": {"ready": True, "serving": True, "terminating": False},
                 "nodeName": LAB.hostnames[NODE],
             }
-            for pod in pods
+            for pod in addresses
         ],
-        "ports": [{"name": "http", "protocol": "TCP", "port": port}],
+        "ports": [{"name": "http", "protocol": protocol.value, "port": port}],
     }

@@ -81,9 +81,10 @@ def test_the_data_path_is_measured_beside_a_node_without_rules(tmp_path: Path) -
     done = bench(tmp_path, *arguments, "--versus", twin)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((tmp_path / "datapath.json").read_text())["results"]
-    places = ["direct", "first", "middle", "last", "crowd"]
+    direct = ["direct", "direct, IPv6", "direct, UDP"]
+    places = [*direct, "first", "middle", "last", "node port", "last, IPv6", "last, UDP", "crowd"]
+    floors = [(name, place) for name in ("no rules", "tracking alone") for place in direct]
     of_proxies = [(name, place) for name in ("kproxy", "twin") for place in places]
-    floors = [("no rules", "direct"), ("tracking alone", "direct")]
     assert [(one["subject"], one["place"]) for one in found] == [*floors, *of_proxies]
     assert {(one["connections"], one["failed"]) for one in found} == {(200, 0)}
     assert all(0 < one["median_us"] <= one["p99_us"] for one in found)

@@ -140,6 +140,19 @@ def test_modes_that_keep_their_word_differ_as_is_written_only(tmp_path: Path) ->
     }
 
 
+def test_userspace_mode_differs_as_is_written_and_its_declarations_are_listed(tmp_path: Path) -> None:
+    cluster = tmp_path / "cluster.json"
+    cluster.write_bytes(dump(SERVICES))
+    status, reported = compare(cluster, "--a", "kproxy:nftables", "--b", "kproxy:userspace")
+    assert (status, reported["unknown"], reported["not-observed"]) == (0, [], {})
+    assert {"node-ports-on-primary-addresses", "undefined-ports-are-refused"} <= {
+        e["id"] for e in reported["intended"]
+    }
+    texts = [one["text"] for one in reported["declared"] if one["proxy"] == "kproxy:userspace"]
+    assert "claims connectionRetry, the other does not" in texts
+    assert any("no mark of that process" in text for text in texts)
+
+
 def test_a_proxy_that_breaks_a_service_differs_unknown_and_is_called_unlawful(tmp_path: Path) -> None:
     broken = tmp_path / "breaker.toml"
     broken.write_text(BREAKER)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
+from kproxy.conformance.case import Probe, host, pod
 from kproxy.conformance.subjects.subject import load_subject
 from kproxy.conformance.testbeds.netns import NetnsTestbed
 from kproxy.lab.processes import Xtables
 from kproxy.linux.netfilter.sources import TraceInputs
-from tests.support.foretelling import foretold, read_inside
+from kproxy.tools.trace.answer import RelaySocket
+from tests.support.foretelling import NAMES, RELAYED, STICKY, foretold, read_inside, relay_foretold
 
 
 @pytest.mark.parametrize(
@@ -34,3 +37,43 @@ def test_rules_that_were_read_too_early_are_found_out() -> None:
 
     found = foretold(load_subject("kproxy"), "nftables", Xtables.NFT, empty)
     assert len(found.otherwise) > 10
+
+
+def endpoint_of(found: RelaySocket) -> str:
+    return "{}:{}".format(*found.endpoint)
+
+
+@pytest.mark.parametrize("variant", [Xtables.NFT, Xtables.LEGACY], ids=lambda value: value.value)
+def test_the_relay_does_in_userspace_mode_what_trace_prints(variant: Xtables) -> None:
+    """The next in turn, affinity, the clients' addresses, in every worker; a TCP connection comes to any of them."""
+    plain, sticky, datagrams, own = (
+        Probe(sender=sender, to=to, expect=frozenset())
+        for sender, to in (
+            (pod("a3"), RELAYED.cluster_ip),
+            (pod("a3"), STICKY.cluster_ip),
+            (pod("a3"), NAMES.cluster_ip),
+            (host("a"), NAMES.cluster_ip),
+        )
+    )
+    seen = asyncio.run(relay_foretold("userspace", variant, plain, sticky, datagrams, own))
+    for probe in (sticky, datagrams, own):
+        assert len(seen[probe]) == 6, "one worker has such a port"
+        assert [answered for answered, _ in seen[probe]] == [endpoint_of(one) for _, one in seen[probe]]
+    assert [one.bound for _, one in seen[sticky]] == [False, *[True] * 5]
+    assert len({answered for answered, _ in (*seen[datagrams], *seen[own])}) == 2
+    assert {one.source_kept for _, one in seen[datagrams]} == {True}
+    assert {one.source_kept for _, one in seen[own]} == {False}
+    workers = len({one.process for _, one in seen[plain]})
+    assert len(seen[plain]) == 6 * workers
+    for start in range(0, len(seen[plain]), workers):
+        rounds = seen[plain][start : start + workers]
+        assert rounds[0][0] in {endpoint_of(one) for _, one in rounds}
+    assert {one.service.split("/")[1] for _, one in seen[plain]} == {"web"}
+
+
+def test_the_relay_does_at_loopback_what_trace_prints_in_nftables_mode() -> None:
+    probe = Probe(sender=host("a"), to=RELAYED.localhost("a"), expect=frozenset())
+    (seen,) = asyncio.run(relay_foretold("nftables", Xtables.NFT, probe)).values()
+    assert [answered for answered, _ in seen] == [endpoint_of(one) for _, one in seen]
+    assert len({answered for answered, _ in seen}) == 2
+    assert {one.process for _, one in seen} == {"the daemon"}

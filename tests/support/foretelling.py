@@ -11,19 +11,33 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
 
 from kproxy.conformance.binding.bind import Instance, bind_cases
-from kproxy.conformance.case import DEFAULT, Case, Probe, Profile, VantageKind
+from kproxy.conformance.binding.world import World
+from kproxy.conformance.case import (
+    DEFAULT,
+    Apply,
+    Case,
+    Port,
+    Probe,
+    Profile,
+    Type,
+    VantageKind,
+    case,
+    service,
+)
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.engine.runner import run_instances
-from kproxy.conformance.subjects.subject import Subject
+from kproxy.conformance.subjects.subject import Subject, load_subject
 from kproxy.conformance.testbed import Observation
 from kproxy.conformance.testbeds.netns import NetnsTestbed, opener
 from kproxy.lab.processes import Xtables
 from kproxy.lab.topology import NODES
 from kproxy.linux.netfilter.packet_state import TracedPacket
 from kproxy.linux.netfilter.sources import TraceInputs
+from kproxy.model.network import Family, Packet, Protocol
 from kproxy.spec.outcome import Outcome
 from kproxy.tools.trace import live
-from kproxy.tools.trace.answer import TraceResult, trace_packet
+from kproxy.tools.trace.answer import RelaySocket, TraceResult, trace_packet
+from kproxy.tools.trace.relay import find_relay_sockets
 from tests.support.traced import outcome
 
 if TYPE_CHECKING:  # pytest would take it for a class of tests
@@ -68,21 +82,23 @@ class Foretelling:
         if probe.sender.kind is VantageKind.SPOOFED or probe.sticky_group or probe.mark:
             return seen
         question = instance.bound_packet(probe.sender, probe.to)
-        requested = question.packet
-        packet = TracedPacket(
-            requested.source,
-            requested.destination,
-            requested.protocol.value.lower(),
-            requested.port,
-            requested.entry.interface or "",
-        )
-        found = trace_packet(self._known[question.node].node, packet)
+        found = trace_packet(self._known[question.node].node, packet_of(question.packet))
         self.requested += 1
         for one in seen:
             if not one.outcomes & outcomes(found):
                 reported = f"{instance.case.id}: {probe.sender} -> {probe.to}: trace says {outcomes(found)}"
                 self.otherwise.append(f"{reported}, seen {one.text}")
         return seen
+
+
+def packet_of(requested: Packet) -> TracedPacket:
+    return TracedPacket(
+        requested.source,
+        requested.destination,
+        requested.protocol.value.lower(),
+        requested.port,
+        requested.entry.interface or "",
+    )
 
 
 def outcomes(found: TraceResult) -> frozenset[Outcome]:
@@ -115,3 +131,40 @@ def foretold(
 
     asyncio.run(ask())
     return kept[0]
+
+
+RELAYED = service("web", "a1", "b1", type=Type.NODE_PORT)
+STICKY = service("sticky", "a1", "b1", affinity_seconds=10_800)
+NAMES = service("dns", "a1", "b1", ports=(Port(number=53, protocol=Protocol.UDP),))
+
+
+async def relay_foretold(
+    mode: str, variant: Xtables, *probes: Probe
+) -> dict[Probe, list[tuple[str, RelaySocket]]]:
+    """For each of six connections of each probe: the endpoint that answered, and what the relay's sockets were to do, read before."""
+    every = case(
+        "trace.relay",
+        "The relay chooses.",
+        Apply(RELAYED, STICKY, NAMES),
+        *probes,
+        clauses=set(),
+        families=frozenset({Family.IPV4}),
+    )
+    (instance,) = bind_cases([every])
+    seen: dict[Probe, list[tuple[str, RelaySocket]]] = {}
+    async with opener(load_subject("kproxy"), mode, variant)(DEFAULT, [instance]) as bed:
+        assert isinstance(bed, NetnsTestbed)
+        await bed.change(World(instance).apply_step(Apply(RELAYED, STICKY, NAMES)))
+        await bed.settle()
+        for probe in probes * 6:
+            requested = instance.bound_packet(probe.sender, probe.to)
+            with bed.lab.network[requested.node].entered():
+                traced = trace_packet(live.read_live_node((), ()).node, packet_of(requested.packet))
+                found, silent = find_relay_sockets(traced)
+            assert not silent
+            assert len({(one.destination, one.port) for one in found.relays}) == 1
+            (answer,) = await bed.probe(instance, probe, 1)
+            assert answer.endpoint is not None, answer.text
+            address, port = answer.endpoint
+            seen.setdefault(probe, []).extend((f"{address}:{port}", one) for one in found.relays)
+    return seen

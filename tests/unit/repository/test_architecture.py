@@ -104,9 +104,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     # one packet through the rules of a node; only reading a live node has effects
     "tools.trace": {"linux.netfilter", "tools.explain", *MODEL},
     "tools.trace.live": {"tools.trace", "linux.netfilter", "linux", "model.network"},
+    "tools.trace.relay": {"tools.trace", "proxy.relay", "linux.netfilter", "model.network"},
     "tools.trace.command": {
         "tools.trace",
         "tools.trace.live",
+        "tools.trace.relay",
         "linux.netfilter",
         "tools.explain",
         *MODEL,

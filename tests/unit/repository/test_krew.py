@@ -1,15 +1,87 @@
 """What krew is given: an archive and its manifest (https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest/)."""
 
 import hashlib
+import re
 import subprocess
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pytest
 import yaml
 
-from tools.krew import archive, write
+from tools.krew import archive, semantic_version, write
 
 REPOSITORY = "https://git.test/kproxy"
+SEMANTIC = re.compile(
+    r"v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
+    r"(-(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(\.(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*)?"
+)
+"""The expression of https://semver.org, without build metadata, with the ``v`` that krew requires."""
+FIELDS = {
+    "": {"apiVersion", "kind", "metadata", "spec"},
+    "spec": {"version", "shortDescription", "description", "caveats", "homepage", "platforms"},
+    "platform": {"uri", "sha256", "selector", "files", "bin"},
+}
+"""Fields of a manifest (krew's pkg/index/types.go)."""
+
+
+def refusals(document: dict[str, Any]) -> Iterator[str]:
+    """Reasons for which krew, or a review for its index, refuses a manifest (its internal/index/validation, and its guide)."""
+    spec, name = document["spec"], document["metadata"]["name"]
+    if document["apiVersion"] != "krew.googlecontainertools.github.com/v1alpha2":
+        yield "apiVersion"
+    if document["kind"] != "Plugin" or not re.fullmatch(r"[\w-]+", name):
+        yield "kind or name"
+    if set(document) - FIELDS[""] or set(spec) - FIELDS["spec"]:
+        yield "unknown field"
+    if not SEMANTIC.fullmatch(spec["version"]):
+        yield "version"
+    if not spec["shortDescription"] or "\n" in spec["shortDescription"] or len(spec["shortDescription"]) > 50:
+        yield "shortDescription"
+    for platform in spec["platforms"]:
+        yield from platform_refusals(platform)
+
+
+def platform_refusals(platform: dict[str, Any]) -> Iterator[str]:
+    """The same, of one platform."""
+    if set(platform) - FIELDS["platform"] or not re.fullmatch("[a-f0-9]{64}", platform["sha256"]):
+        yield "platform"
+    if not platform["uri"] or not platform["bin"] or platform["bin"].startswith("/"):
+        yield "uri or bin"
+    if not platform["files"] or any(not each["from"] or not each["to"] for each in platform["files"]):
+        yield "files"
+    if not platform["selector"]["matchLabels"] or set(platform["selector"]["matchLabels"]) - {"os", "arch"}:
+        yield "selector"
+
+
+@pytest.mark.parametrize("version", ["1.2.3", "0.1.0.dev0", "0.1.0rc1"])
+def test_krew_takes_the_manifest(tmp_path: Path, version: str) -> None:
+    write(tmp_path, version, REPOSITORY)
+    assert list(refusals(yaml.safe_load((tmp_path / "kproxy.krew.yaml").read_text()))) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "reason"),
+    [
+        ("version", "v0.1.0.dev0", "version"),
+        ("version", "0.1.0", "version"),
+        ("shortDescription", "x" * 51, "shortDescription"),
+        ("summary", "x", "unknown field"),
+    ],
+)
+def test_what_krew_refuses_is_seen(tmp_path: Path, place: str, value: str, reason: str) -> None:
+    write(tmp_path, "1.2.3", REPOSITORY)
+    document = yaml.safe_load((tmp_path / "kproxy.krew.yaml").read_text())
+    document["spec"][place] = value
+    assert list(refusals(document)) == [reason]
+
+
+def test_versions_of_python_become_semantic_ones() -> None:
+    assert [semantic_version(one) for one in ("0.1.0", "0.1", "0.1.0rc1", "0.1.0.dev0")] == [
+        *("v0.1.0", "v0.1.0", "v0.1.0-rc.1", "v0.1.0-dev.0"),
+    ]
 
 
 def test_the_manifest_holds_the_digest_and_the_places_of_the_archive(tmp_path: Path) -> None:

@@ -471,6 +471,8 @@ _shtab_kproxy_run_options=(
   "--ipvs-tcp-timeout[of idle connections\; 0\: the kernel\'s]:DURATION:"
   "--ipvs-tcpfin-timeout[after a FIN\; 0\: the kernel\'s]:DURATION:"
   "--ipvs-udp-timeout[of UDP packets\; 0\: the kernel\'s]:DURATION:"
+  "--userspace-keep-sources[endpoints see clients\' addresses]"
+  "--userspace-workers[the relay\'s processes\; 0\: by processors]:INT:"
   "--detect-local-mode[ClusterCIDR (default), NodeCIDR, BridgeInterface or InterfaceNamePrefix]:STRING:"
   "--pod-bridge-interface[pods are behind this bridge]:STRING:"
   "--pod-interface-name-prefix[pods are behind such interfaces]:STRING:"

@@ -114,10 +114,13 @@ class Subject:
         """Processes on each node, in the order in which they are started."""
         return self.processes or (SubjectProcess(name="proxy", command=self.command),)
 
+    def claimed_features(self, mode: str) -> frozenset[Feature]:
+        """Features that it claims in a mode."""
+        return (self.features | self.optional.get(mode, frozenset())) - self.without.get(mode, frozenset())
+
     def missing_features(self, case: Case, mode: str) -> frozenset[Feature]:
         """Features of the case that the subject does not claim in that mode."""
-        claimed = self.features | self.optional.get(mode, frozenset())
-        claimed -= self.without.get(mode, frozenset())
+        claimed = self.claimed_features(mode)
         if self.mode_before(mode) is None:
             claimed -= {Feature.MODE_CHANGE}
         return case.features - claimed

@@ -1,8 +1,8 @@
 """Makes netlink and bpf writes of running programs fail with an errno, or late, or holds threads, for as long as this program runs.
 
 ``syscall_tracer.py ERRNO FAMILY MICROSECONDS SEED PID...`` traces these processes (ptrace(2)), with their descendants and all
-processes they will start. FAMILY is the number of an address family, 0 for all. Each write begins MICROSECONDS late, one
-after the other; with ERRNO 0 it succeeds. With a SEED, -1 for none, no write is touched: threads are held instead, each up
+processes they will start. FAMILY is the number of an address family, 0 for all. Each write begins MICROSECONDS late, while
+all other threads run: one of them may be a proxy's relay of payload; with ERRNO 0 it succeeds. With a SEED, -1 for none, no write is touched: threads are held instead, each up
 to MICROSECONDS (`ThreadHolder`). It writes ``ready`` when every thread is traced, and is
 ended by SIGKILL: the kernel then detaches all tracees. Why ptrace: docs/adr/0018-writes-fail-by-ptrace.md. Below
 `kproxy.lab.faults.write_faults`, which starts it.
@@ -291,6 +291,8 @@ class Tracer:
         self._number, self._pause = number, pause
         self._concerned = SyscallFilter(family, spoil=number != 0)
         self._traced: set[int] = set()
+        self._held: list[tuple[float, int]] = []
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
 
     def seize(self, roots: Iterable[int]) -> None:
         """Attach to every thread of these process trees, including threads started meanwhile.
@@ -320,8 +322,24 @@ class Tracer:
         self._traced.add(thread)
 
     def step(self) -> int:
-        """Wait for the next stopped thread, handle its stop and continue it; returns its ID."""
-        return self._handle(*os.waitpid(-1, _WALL))
+        """Wait for the next stopped thread, and continue or hold it, with those held long enough; returns its ID."""
+        while True:
+            self._release()
+            thread, status = os.waitpid(-1, _WALL | (os.WNOHANG if self._held else 0))
+            if thread:
+                return self._handle(thread, status)
+            signal.sigtimedwait({signal.SIGCHLD}, max(0.0, self._held[0][0] - time.monotonic()))
+
+    def _release(self) -> None:
+        while self._held and self._held[0][0] <= time.monotonic():
+            _, thread = heapq.heappop(self._held)
+            with suppress(ProcessLookupError):
+                _ptrace(_CONT_TO_SYSCALL, thread)
+
+    def _hold(self, thread: int, seconds: float) -> bool:
+        if seconds:
+            heapq.heappush(self._held, (time.monotonic() + seconds, thread))
+        return bool(seconds)
 
     def _handle(self, thread: int, status: int) -> int:
         if not os.WIFSTOPPED(status):
@@ -346,12 +364,11 @@ class Tracer:
         registers = _registers(thread)
         if not self._concerned(thread, registers):
             return False
-        time.sleep(self._pause)
         if self._number:
             registers.orig_rax = ctypes.c_ulonglong(-1).value
             registers.rax = ctypes.c_ulonglong(-self._number).value
             _ptrace(_SETREGS, thread, 0, ctypes.addressof(registers))
-        return False
+        return self._hold(thread, self._pause)
 
 
 class ThreadHolder(Tracer):
@@ -363,23 +380,6 @@ class ThreadHolder(Tracer):
     def __init__(self, pause: float, seed: int) -> None:
         super().__init__(0, 0, pause)
         self._choose = random.Random(seed)  # noqa: S311
-        self._held: list[tuple[float, int]] = []
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
-
-    def step(self) -> int:
-        """As that of `Tracer`, and continue threads that have been held long enough."""
-        while True:
-            self._release()
-            thread, status = os.waitpid(-1, _WALL | (os.WNOHANG if self._held else 0))
-            if thread:
-                return self._handle(thread, status)
-            signal.sigtimedwait({signal.SIGCHLD}, max(0.0, self._held[0][0] - time.monotonic()))
-
-    def _release(self) -> None:
-        while self._held and self._held[0][0] <= time.monotonic():
-            _, thread = heapq.heappop(self._held)
-            with suppress(ProcessLookupError):
-                _ptrace(_CONT_TO_SYSCALL, thread)
 
     def _keeps(self, thread: int) -> bool:
         registers = _registers(thread)
@@ -387,8 +387,7 @@ class ThreadHolder(Tracer):
             return False
         if self._choose.randrange(_ONE_IN):
             return False
-        heapq.heappush(self._held, (time.monotonic() + self._pause * self._choose.random(), thread))
-        return True
+        return self._hold(thread, self._pause * self._choose.random())
 
 
 def _registers(thread: int) -> _Registers:

@@ -50,6 +50,8 @@ class TraceInputs:
     node: TracedNode
     objects: tuple[tuple[str, bytes], ...] = ()
     read: tuple[str, ...] = field(default_factory=tuple)
+    live: bool = False
+    """True if the rules are those of the node that this process runs on."""
 
 
 _NFT_TEXT = re.compile(rb"^table (ip|ip6|inet|bridge|arp|netdev) \S+ \{", re.MULTILINE)

@@ -105,6 +105,30 @@ class Dataplane(Protocol):
         """Give up the state applied last: the next `apply` writes everything."""
 
 
+class WrappedDataplane:
+    """A dataplane around a mode's own, which does all that a subclass does not do otherwise."""
+
+    def __init__(self, plane: Dataplane) -> None:
+        """Wrap a mode's own."""
+        self._plane = plane
+
+    def apply(self, plan: Plan) -> Applied:
+        """As the mode's own."""
+        return self._plane.apply(plan)
+
+    def find_drift(self, *, thorough: bool) -> tuple[str, ...]:
+        """As the mode's own."""
+        return self._plane.find_drift(thorough=thorough)
+
+    def refresh_options(self) -> bool:
+        """As the mode's own."""
+        return self._plane.refresh_options()
+
+    def forget(self) -> None:
+        """As the mode's own."""
+        self._plane.forget()
+
+
 class ProxyBackend(Protocol):
     """A mode, as configuration and daemon use it.  Attributes cost no import of the kernel's modules."""
 
@@ -141,7 +165,7 @@ class ProxyBackend(Protocol):
     def open_dataplane(self, config: Configuration, family: Family) -> Dataplane:
         """The kernel of one family, checked and ready; `HostError` where it cannot serve."""
 
-    def keeps_sources(self, family: Family) -> bool:
+    def keeps_sources(self, config: Configuration, family: Family) -> bool:
         """True if the mode brings answers back that go to clients' own addresses, for a relay of everything."""
 
     def prepare_node(self, config: Configuration) -> None:
@@ -172,7 +196,7 @@ class CommonBackend:
     def load(self) -> None:
         """Nothing."""
 
-    def keeps_sources(self, family: Family) -> bool:  # noqa: ARG002
+    def keeps_sources(self, config: Configuration, family: Family) -> bool:  # noqa: ARG002
         """No."""
         return False
 

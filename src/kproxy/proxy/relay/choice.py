@@ -47,14 +47,23 @@ class EndpointTurns:
 
         Clauses ``affinity.client-ip.sticks``, ``affinity.timeout.frees-choice``.
         """
-        endpoints, seconds = self.port.endpoints, self.port.affinity_seconds
-        endpoint, since = self._bound.get(client, (None, 0.0))
-        if seconds is None or endpoint not in endpoints or now - since >= seconds or endpoint in failed:
-            endpoint = self._next(endpoints, failed)
-        assert endpoint is not None
-        if seconds is not None:
+        endpoint = self.bound(client, now)
+        if endpoint is None or endpoint in failed:
+            endpoint = self._next(self.port.endpoints, failed)
+        if self.port.affinity_seconds is not None:
             self._bind(client, endpoint, now)
         return endpoint
+
+    def bound(self, client: str, now: float) -> RelayEndpoint | None:
+        """The endpoint that a client's affinity leads to; None: the next in turn is chosen."""
+        seconds, (endpoint, since) = self.port.affinity_seconds, self._bound.get(client, (None, 0.0))
+        lasts = seconds is not None and now - since < seconds
+        return endpoint if lasts and endpoint in self.port.endpoints else None
+
+    @property
+    def coming(self) -> RelayEndpoint:
+        """The endpoint whose turn it is."""
+        return self.port.endpoints[self.turn % len(self.port.endpoints)]
 
     def _next(self, endpoints: tuple[RelayEndpoint, ...], failed: Collection[RelayEndpoint]) -> RelayEndpoint:
         for _ in endpoints:

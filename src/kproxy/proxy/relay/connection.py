@@ -35,16 +35,25 @@ class WorkerConnection:
 
     def close(self) -> None:
         """Close the connection; the worker goes on."""
+        with suppress(OSError):  # who waits for its end returns
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
     @property
     def has_ended(self) -> bool:
         """True if one of the ends has closed: the other one sends nothing unasked."""
+        return self._ends_within(0)
+
+    def await_end(self) -> None:
+        """Return when one of the ends has closed."""
+        self._ends_within(None)
+
+    def _ends_within(self, milliseconds: int | None) -> bool:
         if self._socket.fileno() < 0:
             return True
         poll = select.poll()
         poll.register(self._socket, select.POLLRDHUP)
-        return bool(poll.poll(0))
+        return bool(poll.poll(milliseconds))
 
     def serve(self, ports: Iterable[RelayPort], numbers: Mapping[RelayKey, int]) -> None:
         """Serve ports, of which those that it has as they are cost nothing."""
@@ -69,8 +78,8 @@ class WorkerConnection:
         self.sent |= {port.key: port for port, _ in ports if port.key in self.open}
 
     def shut(self, keys: list[RelayKey], *, reset_kept_sources: bool = False) -> None:
-        """Close these ports."""
-        if keys:
+        """Close these ports; ``reset_kept_sources``: and connections from clients' addresses."""
+        if keys or reset_kept_sources:
             self._ports(wire.ShutPorts(keys, reset_kept_sources))
         for key in keys:
             self.open.pop(key, None)
@@ -85,7 +94,7 @@ class WorkerConnection:
     def end(self) -> None:
         """End the process; returns when it has closed its sockets."""
         wire.send(self._socket, wire.EndWorker())
-        with suppress(OSError, EOFError):
+        with suppress(OSError):
             wire.receive_reply(self._socket)
 
     def _ports(
@@ -101,5 +110,5 @@ class WorkerConnection:
         try:
             wire.send(self._socket, request, sockets)
             return wire.receive_reply(self._socket)
-        except (EOFError, msgspec.MsgspecError) as error:
+        except (ConnectionError, msgspec.MsgspecError) as error:
             raise ConnectionResetError(f"relay worker {self.place.index} has ended: {error}") from error

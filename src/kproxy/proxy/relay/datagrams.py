@@ -15,6 +15,8 @@ from kproxy.proxy.relay.choice import attempts
 from kproxy.proxy.relay.dialing import dial, source_for
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Iterable
+
     from kproxy.proxy.relay.choice import EndpointTurns
     from kproxy.proxy.relay.streams import Loop
     from kproxy.proxy.relay.table import RelayEndpoint
@@ -51,7 +53,16 @@ LeftFlows = dict[_Client, Flow]
 
 def expire_left(left: LeftFlows, now: float) -> None:
     """End the flows that nobody took over in time."""
-    for client in [client for client, flow in left.items() if flow.last <= now - IDLE_SECONDS]:
+    _end_left(left, [client for client, flow in left.items() if flow.last <= now - IDLE_SECONDS])
+
+
+def end_unserved(left: LeftFlows, serving: Container[RelayEndpoint | None]) -> None:
+    """End the flows of endpoints that do not serve."""
+    _end_left(left, [client for client, flow in left.items() if flow.endpoint not in serving])
+
+
+def _end_left(left: LeftFlows, clients: Iterable[_Client]) -> None:
+    for client in clients:
         flow = left.pop(client)
         if flow.socket is not None:
             flow.socket.close()
@@ -80,6 +91,11 @@ class DatagramPort:
     def flows(self) -> int:
         """Number of flows."""
         return len(self._flows)
+
+    def endpoints_of(self, client: str) -> list[RelayEndpoint]:
+        """The endpoint of each flow that an address has."""
+        flows = self._flows.items()
+        return [flow.endpoint for (address, *_), flow in flows if address == client and flow.endpoint]
 
     def endpoints_changed(self) -> None:
         """End the flows whose endpoint no longer serves: their next datagram chooses again.

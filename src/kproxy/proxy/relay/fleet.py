@@ -6,10 +6,11 @@ Called by `kproxy.proxy.relay.workers`, and where rules are removed.
 from __future__ import annotations
 
 import fcntl
+import os
 import socket
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 
 from kproxy import __version__
@@ -18,6 +19,8 @@ from kproxy.linux.host import HostError, Reason
 from kproxy.model.network import Family
 from kproxy.proxy.relay.connection import WorkerConnection
 from kproxy.proxy.relay.places import LOCK_NAME, WorkerPlace, claim_directory, worker_places
+
+_MOST_BY_PROCESSORS = 8
 
 RELEASE = __version__
 """Workers of another one hand over to those of this one."""
@@ -58,28 +61,29 @@ def end_workers() -> None:
 
 
 def running_workers(count: int) -> tuple[WorkerPlace, ...]:
-    """Places of this release's workers, started if they do not run; as many as those of an earlier release."""
+    """Places of this release's workers, started if they do not run.
+
+    ``count`` 0: any number that runs, else as many as those of an earlier release, else one for each processor, at most 8.
+    """
     try:
         folder = claim_directory()
         with (folder / LOCK_NAME).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if found := _alive_workers():
+            if found := _alive_workers(count):
                 return found
             earlier = [place.count for place in worker_places() if _is_alive(place)]
-            return _start_workers(earlier[0] if earlier else count)
+            processors = min(_MOST_BY_PROCESSORS, len(os.sched_getaffinity(0)))
+            return _start_workers(count or (earlier[0] if earlier else processors))
     except OSError as error:
         text = f"{error.strerror or error}: its workers' sockets are there; set RUNTIME_DIRECTORY to a folder that can be written"
         raise HostError(f"start the relay at {error.filename}", text, Reason.OTHER) from error
 
 
-def _alive_workers() -> tuple[WorkerPlace, ...]:
-    """Workers of this release, if all run: one that its parent is starting again is waited for."""
-    places = tuple(place for place in worker_places() if place.release == RELEASE)
-    alive = [place for place in places if _is_alive(place)]
-    if not alive:
-        return ()
-    count = alive[0].count
-    return _await_workers(count)
+def _alive_workers(count: int) -> tuple[WorkerPlace, ...]:
+    """Workers of this release and number (0: any): one that its parent is starting again is waited for."""
+    places = (place for place in worker_places() if place.release == RELEASE and count in {0, place.count})
+    alive = next(filter(_is_alive, places), None)
+    return () if alive is None else _await_workers(alive.count)
 
 
 def _start_workers(count: int) -> tuple[WorkerPlace, ...]:
@@ -117,9 +121,9 @@ def reconnected(place: WorkerPlace, family: Family) -> WorkerConnection:
             time.sleep(0.02)
 
 
-def earlier_workers(family: Family) -> list[WorkerConnection]:
-    """Connections to the workers of other releases."""
-    return _connected((place for place in worker_places() if place.release != RELEASE), family)
+def earlier_workers(family: Family, current: Collection[WorkerPlace]) -> list[WorkerConnection]:
+    """Connections to the workers of other releases and numbers than the ``current`` ones."""
+    return _connected((place for place in worker_places() if place not in current), family)
 
 
 def _connected(places: Iterable[WorkerPlace], family: Family) -> list[WorkerConnection]:

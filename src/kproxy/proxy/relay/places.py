@@ -45,15 +45,20 @@ def worker_path(index: int, count: int, release: str = __version__) -> Path:
     return runtime_directory() / f"relay-{_namespace()}-{release}-{index}of{count}"
 
 
+def place_at(path: str) -> WorkerPlace | None:
+    """The worker whose socket that is, in any network namespace; None if it is no worker's."""
+    match = _NAME.fullmatch(Path(path).name)
+    if match is None:
+        return None
+    return WorkerPlace(Path(path), match["release"], int(match["index"]), int(match["count"]))
+
+
 def worker_places() -> tuple[WorkerPlace, ...]:
     """Places of this network namespace's workers, of every release, by index."""
     folder, own = runtime_directory(), _namespace()
     names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
-    found = [match for name in names if (match := _NAME.fullmatch(name)) and int(match["namespace"]) == own]
-    places = (
-        WorkerPlace(folder / match[0], match["release"], int(match["index"]), int(match["count"]))
-        for match in found
-    )
+    found = [name for name in names if name.startswith(f"relay-{own}-")]
+    places = (place for name in found if (place := place_at(str(folder / name))))
     return tuple(sorted(places, key=lambda place: (place.release, place.index)))
 
 

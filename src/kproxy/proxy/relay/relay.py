@@ -14,6 +14,7 @@ import logging
 import select
 import socket
 import threading
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
@@ -22,11 +23,12 @@ from kproxy.linux import descriptors
 from kproxy.linux.descriptors import Purpose
 from kproxy.model.network import Protocol
 from kproxy.proxy.relay.choice import EndpointTurns
-from kproxy.proxy.relay.datagrams import DatagramPort, LeftFlows, expire_left
+from kproxy.proxy.relay.datagrams import DatagramPort, LeftFlows, end_unserved, expire_left
+from kproxy.proxy.relay.dialing import source_for
 from kproxy.proxy.relay.loop import EventLoop
 from kproxy.proxy.relay.streams import PipePool, Stream
-from kproxy.proxy.relay.table import RelayKey, RelayPort, TurnsKey
-from kproxy.proxy.relay.wire import Counted
+from kproxy.proxy.relay.table import RelayEndpoint, RelayKey, RelayPort, TurnsKey
+from kproxy.proxy.relay.wire import Counted, FindSocket, FoundSocket
 
 _BACKLOG = 1024
 _ACCEPTS = 64
@@ -152,6 +154,34 @@ class LocalRelay:
         with self._lock:
             return {key: port.number for key, port in self._ports.items()}
 
+    def find(self, query: FindSocket) -> FoundSocket:
+        """The socket at an address and number, and what becomes of a client's next connection there; changes nothing."""
+        place = query.address, query.number, query.protocol
+        with self._lock:
+            for key, opened in self._ports.items():
+                port = self._served[key]
+                if (port.address, opened.number, port.protocol) == place:
+                    return self._found(port, opened, query.client)
+        return FoundSocket()
+
+    def _found(self, port: RelayPort, opened: _StreamPort | DatagramPort, client: str) -> FoundSocket:
+        turns = self._turns[port.turns]
+        bound = turns.bound(client, self.loop.now())
+        endpoint = bound or turns.coming
+        if isinstance(opened, DatagramPort):
+            chosen = opened.endpoints_of(client)
+        else:
+            streams = (one for one in self._streams if one.chooser is turns and one.peer[0] == client)
+            chosen = [one.endpoint for one in streams if one.endpoint]
+        kept = source_for((client, 0), endpoint, port, keeps_source=port.keeps_source)
+        return FoundSocket(
+            port,
+            endpoint,
+            bound is not None,
+            kept is not None and client != endpoint[0],
+            list(Counter(chosen).items()),
+        )
+
     def shut(self, keys: Iterable[RelayKey]) -> None:
         """Close these ports, those of them that are open."""
         for released in self.release(keys).values():
@@ -203,8 +233,23 @@ class LocalRelay:
                     "%s: no relay at %s:%d/%s: %s", service, address, number, protocol.value, failed[key]
                 )
             self.failed = failed
-        self._wake_loop()
+        self.end_left()
         return numbers
+
+    def end_left(self) -> None:
+        """End the flows of closed sockets whose endpoint no socket of their service port serves.
+
+        An endpoint that serves again is one that clients have been moved off (``conntrack.udp.moves-off-removed-endpoint``).
+        """
+        with self._lock:
+            left = {service: flows for service, flows in self._left.items() if flows}
+            serving: dict[str, set[RelayEndpoint]] = {service: set() for service in left}
+            for port in self._served.values():
+                if port.service in serving:
+                    serving[port.service] |= port.serving
+            for service, flows in left.items():
+                end_unserved(flows, serving[service])
+        self._wake_loop()
 
     def _wake_loop(self) -> None:
         """Let the thread see new timers; a full buffer wakes it too."""
@@ -232,6 +277,8 @@ class LocalRelay:
 
     def _apply(self, key: RelayKey, port: RelayPort, number: int, taken: socket.socket | None) -> str | None:
         if key in self._ports:
+            if taken is not None:  # of one worker more than there are now
+                taken.close()
             if self._served[key] != port:
                 self._served[key] = self._turns[port.turns].port = port
                 self._ports[key].endpoints_changed()

@@ -168,7 +168,7 @@ class Stream:
         keeps_source: bool = False,
     ) -> None:
         """Start to dial."""
-        self._client, self._chooser, self._loop, self._pool, self._closed = (
+        self._client, self.chooser, self._loop, self._pool, self._closed = (
             client,
             chooser,
             loop,
@@ -177,10 +177,10 @@ class Stream:
         )
         peer = client.getpeername()
         self._who: str = peer[0]
-        self._peer: Source = peer[0], peer[1]
+        self.peer: Source = peer[0], peer[1]
         self._keeps_source = keeps_source
         self._server: socket.socket | None = None
-        self._endpoint: RelayEndpoint | None = None
+        self.endpoint: RelayEndpoint | None = None
         self.source: Source | None = None
         self._ways: tuple[_Direction, _Direction] | None = None
         self._masks: dict[socket.socket, int] = {}
@@ -194,13 +194,13 @@ class Stream:
     def _dial(self) -> None:
         """Try the next endpoint; resets the client after the last one."""
         while self.alive:
-            if self._attempt >= attempts(len(self._chooser.port.endpoints)):
+            if self._attempt >= attempts(len(self.chooser.port.endpoints)):
                 self.abort()
                 return
-            endpoint = self._endpoint = self._chooser.choose(self._who, self._loop.now(), self._tried)
+            endpoint = self.endpoint = self.chooser.choose(self._who, self._loop.now(), self._tried)
             attempt, self._attempt = self._attempt, self._attempt + 1
             keeps = self._keeps_source
-            self.source = source_for(self._peer, endpoint, self._chooser.port, keeps_source=keeps)
+            self.source = source_for(self.peer, endpoint, self.chooser.port, keeps_source=keeps)
             try:
                 server = self._server = dial(endpoint, socket.SOCK_STREAM, self.source)
             except OSError as error:
@@ -238,10 +238,10 @@ class Stream:
 
     def _failed(self) -> None:
         """The attempt failed: the client's affinity ends too."""
-        assert self._endpoint is not None
+        assert self.endpoint is not None
         self.retries += 1
-        self._tried += (self._endpoint,)
-        self._chooser.failed(self._who, self._endpoint)
+        self._tried += (self.endpoint,)
+        self.chooser.failed(self._who, self.endpoint)
 
     def _join(self, server: socket.socket) -> None:
         self._ways = (

@@ -11,8 +11,12 @@ import struct
 
 import msgspec
 
-from kproxy.model.network import Family
-from kproxy.proxy.relay.table import RelayKey, RelayPort
+from kproxy.linux.sockets import receive_exactly
+from kproxy.model.network import Family, Protocol
+from kproxy.proxy.relay.table import RelayEndpoint, RelayKey, RelayPort
+
+MOST_QUERY_BYTES = 4096
+"""Length of the longest query that a process which is not trusted may send."""
 
 MOST_SOCKETS = 250
 """Sockets that one message may have (SCM_MAX_FD is 253)."""
@@ -49,11 +53,20 @@ class Count(msgspec.Struct, tag=True):
     """Reply: `Counted`."""
 
 
+class FindSocket(msgspec.Struct, tag=True):
+    """A client's packet at an address and number of this node; no family need be selected.  Reply: `FoundSocket`."""
+
+    address: str
+    number: int
+    protocol: Protocol
+    client: str
+
+
 class EndWorker(msgspec.Struct, tag=True):
     """End the process, connections too.  No reply."""
 
 
-Request = SelectFamily | ServePorts | ShutPorts | ReleasePorts | Count | EndWorker
+Request = SelectFamily | ServePorts | ShutPorts | ReleasePorts | Count | FindSocket | EndWorker
 
 
 class Ports(msgspec.Struct, tag=True):
@@ -75,10 +88,25 @@ class Counted(msgspec.Struct, tag=True):
     limited: int = 0
 
 
-Reply = Ports | Counted
+class FoundSocket(msgspec.Struct, tag=True):
+    """The socket that a packet comes to; ``port`` None where this process has none there.
+
+    ``endpoint``: that of the client's next connection, by its affinity if ``bound``, else the next in turn;
+    ``keeps_source``: it sees the client's address.  ``open``: endpoints of the client's connections and flows, with their number.
+    """
+
+    port: RelayPort | None = None
+    endpoint: RelayEndpoint | None = None
+    bound: bool = False
+    keeps_source: bool = False
+    open: list[tuple[RelayEndpoint, int]] = []
+
+
+Reply = Ports | Counted | FoundSocket
 
 _decode_request = msgspec.msgpack.Decoder(Request).decode
 _decode_reply = msgspec.msgpack.Decoder(Reply).decode
+_decode_query = msgspec.msgpack.Decoder(FindSocket).decode
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -90,29 +118,30 @@ def send(to: socket.socket, message: Request | Reply, sockets: list[socket.socke
 
 
 def receive_request(of: socket.socket) -> tuple[Request, list[socket.socket]]:
-    """The next request; EOFError at the end, msgspec.MsgspecError for one of another release."""
+    """The next request; ConnectionError at the end, msgspec.MsgspecError for one of another release."""
     body, sockets = _receive(of)
     return _decode_request(body), sockets
 
 
+def receive_query(of: socket.socket) -> FindSocket:
+    """The next query of a process that is not trusted; OSError at the end, msgspec.MsgspecError."""
+    body, sockets = _receive(of, MOST_QUERY_BYTES)
+    for each in sockets:
+        each.close()
+    return _decode_query(body)
+
+
 def receive_reply(of: socket.socket) -> tuple[Reply, list[socket.socket]]:
-    """The next reply; EOFError, msgspec.MsgspecError."""
+    """The next reply; ConnectionError at the end, msgspec.MsgspecError."""
     body, sockets = _receive(of)
     return _decode_reply(body), sockets
 
 
-def _receive(of: socket.socket) -> tuple[bytes, list[socket.socket]]:
+def _receive(of: socket.socket, most: int = 1 << 32) -> tuple[bytes, list[socket.socket]]:
     head, numbers, _, _ = socket.recv_fds(of, _HEADER.size, MOST_SOCKETS)
     sockets = [socket.socket(fileno=number) for number in numbers]
-    head += _exactly(of, _HEADER.size - len(head))
-    return _exactly(of, _HEADER.unpack(head)[0]), sockets
-
-
-def _exactly(of: socket.socket, count: int) -> bytes:
-    parts = bytearray()
-    while len(parts) < count:
-        part = of.recv(count - len(parts))
-        if not part:
-            raise EOFError
-        parts += part
-    return bytes(parts)
+    head += receive_exactly(of, _HEADER.size - len(head))
+    length = _HEADER.unpack(head)[0]
+    if length > most:
+        raise ConnectionError(f"a message of {length} bytes")
+    return receive_exactly(of, length), sockets

@@ -27,6 +27,7 @@ import msgspec
 from kproxy.linux import descriptors
 from kproxy.model.network import Family
 from kproxy.proxy.relay import wire
+from kproxy.proxy.relay.queries import find_socket
 from kproxy.proxy.relay.relay import LocalRelay
 
 LEASE_SECONDS = 600.0
@@ -105,7 +106,7 @@ class Worker:
     def _control(self, controller: socket.socket) -> None:
         """Serve one daemon, for one family; of two daemons, the last request counts."""
         relay: LocalRelay | None = None
-        with controller, suppress(EOFError, OSError):
+        with controller, suppress(OSError):
             while not self._ended.is_set():
                 try:
                     request, sockets = wire.receive_request(controller)
@@ -117,7 +118,9 @@ class Worker:
                 if isinstance(request, wire.EndWorker):
                     self.end()
                     break
-                if relay is not None:
+                if isinstance(request, wire.FindSocket):
+                    wire.send(controller, find_socket(self.relays, request))
+                elif relay is not None:
                     reply, given = self._answer(relay, request, sockets)
                     wire.send(controller, reply, given)
                     for each in given:
@@ -146,6 +149,7 @@ class Worker:
                 return wire.Ports(found), list(released.values())
             case wire.ShutPorts(keys, reset_kept_sources):
                 relay.shut(keys)
+                relay.end_left()
                 if reset_kept_sources:
                     relay.reset_kept_sources()
             case wire.Count():

@@ -12,9 +12,7 @@ All failures are `kproxy.linux.host.HostError`.
 from __future__ import annotations
 
 import logging
-import os
 import threading
-import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -26,25 +24,24 @@ from kproxy.proxy.relay.connection import WorkerConnection
 from kproxy.proxy.relay.fleet import earlier_workers, reconnected, running_workers
 from kproxy.proxy.relay.table import RelayKey, RelayPort
 
-_LOOK_SECONDS = 0.5
-_MOST_WORKERS = 8
-
 log = logging.getLogger(__name__)
 
 
 class WorkerRelay:
     """The relay of one family, in workers."""
 
-    def __init__(self, family: Family, count: int = 0) -> None:
-        """``count``: workers to start where none runs; 0: one for each processor, at most 8."""
-        self._family, self._count = family, count or min(_MOST_WORKERS, len(os.sched_getaffinity(0)))
+    def __init__(self, family: Family, count: int = 0, *, keep_sources: bool = True) -> None:
+        """``count``: of workers; 0: those that run, or one for each processor, at most 8.
+
+        Without ``keep_sources``, connections that an earlier daemon's workers made from clients' addresses are reset.
+        """
+        self._family, self._count, self._keep_sources = family, count, keep_sources
         self._lock = threading.Lock()
         self._workers: list[WorkerConnection] = []
         self._numbers: dict[RelayKey, int] = {}
         self._table: tuple[RelayPort, ...] | None = None
         self._behind = False
         self._took_over = False
-        threading.Thread(target=self._watch, name="relay workers", daemon=True).start()
 
     def open_missing(self, ports: Iterable[RelayPort]) -> Mapping[RelayKey, int]:
         """Open those ports that are not open; returns the number of each that is.  Those that are keep their endpoints."""
@@ -56,8 +53,11 @@ class WorkerRelay:
     def update(self, ports: Iterable[RelayPort]) -> None:
         """Serve exactly these ports from now on, but those that cannot be opened."""
         with self._at_work():
-            self._table = tuple(ports)
+            first, self._table = self._table is None, tuple(ports)
             self._bring_up_to_date(self._table)
+            if first and not self._keep_sources:
+                for worker in self._workers:
+                    worker.shut([], reset_kept_sources=True)
 
     def count(self) -> wire.Counted:
         """Counts of all workers together; of one that does not answer, none."""
@@ -94,12 +94,12 @@ class WorkerRelay:
         """Have a connection to each worker; those of another release hand their ports over at the next `_serve`."""
         if not self._workers:
             places = running_workers(self._count)
-            self._workers = [WorkerConnection(place, self._family) for place in places]
+            self._workers = [self._connected(WorkerConnection(place, self._family)) for place in places]
         for index, worker in enumerate(self._workers):
             if worker.has_ended:
                 worker.close()
                 log.warning("%s: relay worker %d has ended, and is started again", self._family.value, index)
-                self._workers[index] = reconnected(worker.place, self._family)
+                self._workers[index] = self._connected(reconnected(worker.place, self._family))
                 self._behind = True
         for worker in self._workers:
             self._numbers |= worker.open
@@ -143,23 +143,30 @@ class WorkerRelay:
         return spread or self._first(port) == worker.place.index
 
     def _take_over(self, ports: tuple[RelayPort, ...]) -> None:
-        """Take the ports of workers of other releases, once: each worker those of its like."""
+        """Take the ports of workers of another release, or number, once: each worker those of its like."""
         if self._took_over:
             return
-        for old in earlier_workers(self._family):
-            own = self._workers[old.place.index % len(self._workers)]
-            own.take([port for port in ports if self._is_served_by(port, own)], old)
-            old.shut(list(old.open))
+        for old in earlier_workers(self._family, [worker.place for worker in self._workers]):
+            for own in self._workers:
+                own.take([port for port in ports if self._successor(port, old) is own], old)
+                self._numbers |= own.open
+            old.shut(list(old.open), reset_kept_sources=not self._keep_sources)
             old.close()
-            self._numbers |= own.open
             log.info("%s: took over from the relay worker at %s", self._family.value, old.place.path)
         self._took_over = True
 
-    def _watch(self) -> None:
-        """Give workers that were started again their ports."""
-        while True:
-            time.sleep(_LOOK_SECONDS)
-            if self._table is not None:
-                with suppress(HostError), self._at_work():
-                    if self._behind:
-                        self._bring_up_to_date(self._table)
+    def _successor(self, port: RelayPort, old: WorkerConnection) -> WorkerConnection:
+        like = self._workers[old.place.index % len(self._workers)]
+        return like if self._is_served_by(port, like) else self._workers[self._first(port)]
+
+    def _watch(self, worker: WorkerConnection) -> None:
+        """Give a worker that ended, and was started again, its ports."""
+        worker.await_end()
+        while self._table is not None and (self._behind or worker in self._workers):
+            with suppress(HostError), self._at_work():
+                if self._behind and self._table is not None:
+                    self._bring_up_to_date(self._table)
+
+    def _connected(self, worker: WorkerConnection) -> WorkerConnection:
+        threading.Thread(target=self._watch, args=(worker,), name="relay worker", daemon=True).start()
+        return worker

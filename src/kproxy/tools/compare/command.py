@@ -101,6 +101,7 @@ def _compare(
     report = show.ComparisonReport(
         names=(names[0], names[1]),
         modes=modes,
+        subjects=(subjects[0][0], subjects[1][0]),
         topology=lab,
         compared=found,
         seconds=time.monotonic() - begun,

@@ -23,6 +23,9 @@ UNIT_NFTABLES = "https://github.com/kubernetes/kubernetes/blob/master/pkg/proxy/
 LOCAL_IN_IPVS = "https://github.com/kubernetes/kubernetes/pull/97081"
 
 IPTABLES, NFTABLES, IPVS = "iptables", "nftables", "ipvs"
+_ALIKE = {"userspace": IPTABLES}
+"""Modes whose first packets meet what another's do: kube-proxy has no userspace mode any more, and kproxy's takes iptables mode's places."""
+
 SERVED = frozenset({"delivered"})
 REFUSED, SILENT, LEFT_ALONE = frozenset({"rejected"}), frozenset({"dropped"}), frozenset({"untouched"})
 AS_ANY = SERVED | REFUSED | SILENT
@@ -63,7 +66,7 @@ class DocumentedDifference:
         )
 
     def _does(self, mode: str, seen: Answers) -> bool:
-        known = self.outcomes.get(mode)
+        known = self.outcomes.get(_ALIKE.get(mode, mode))
         return known is not None and all(
             kind in known or any(k == LOST and kind.startswith(LOST) for k in known)
             for kind in outcome_kinds(seen)

@@ -12,6 +12,7 @@ from kproxy.conformance.case import TargetKind, VantageKind
 from kproxy.conformance.engine.differences import ProbeDifference, outcome_kinds
 from kproxy.conformance.engine.side_by_side import SideBySideResult
 from kproxy.conformance.generate.from_dump import PROBE_POD
+from kproxy.conformance.subjects.subject import Subject
 from kproxy.conformance.testbed import Observation
 from kproxy.lab.probes.observation import Socket
 from kproxy.lab.topology import Topology
@@ -60,6 +61,7 @@ class ComparisonReport:
 
     names: tuple[str, str]
     modes: tuple[str, str]
+    subjects: tuple[Subject, Subject]
     topology: Topology
     compared: SideBySideResult
     seconds: float
@@ -79,6 +81,20 @@ class ComparisonReport:
         """Differences that are not documented."""
         return [one for one in self.compared.differences if documented_difference(one, self.modes) is None]
 
+    def declared(self) -> Iterator[tuple[str, str, str]]:
+        """Declarations that one side alone makes, which first packets do not show: the side's name, a text, a link or nothing."""
+        sides = tuple(zip(self.subjects, self.modes, strict=True))
+        claimed = [subject.claimed_features(mode) for subject, mode in sides]
+        known = [
+            {(one.text, one.link) for one in subject.deviations if one.mode in {mode, ""}}
+            for subject, mode in sides
+        ]
+        for side, other in ((0, 1), (1, 0)):
+            for feature in sorted(one.value for one in claimed[side] - claimed[other]):
+                yield self.names[side], f"claims {feature}, the other does not", ""
+            for text, link in sorted(known[side] - known[other]):
+                yield self.names[side], text, link
+
     def samples(self) -> Iterator[tuple[str, ProbeDifference]]:
         """One example of each intended and of each unknown kind of difference, with a name, for export as cases."""
         for id, (_, found) in self.intended.items():
@@ -95,6 +111,8 @@ def comparison_text(report: ComparisonReport) -> str:
         lines += ["", *_intended(report, entry, found)]
     for (_, shown), alike in _alike(report.unknown).items():
         lines += ["", *_unknown(report, alike, shown)]
+    for name, text, link in report.declared():
+        lines += ["", f"declared of {name}: {text}", *([f"  {link}"] if link else [])]
     for reason, numbers in _reasons(report.compared).items():
         lines += ["", f"not observed, {len(numbers)} packets: {reason}"]
     lines += [f"no server could listen for endpoint {deaf}" for deaf in report.compared.unserved]
@@ -244,6 +262,7 @@ def comparison_document(report: ComparisonReport) -> dict[str, Any]:
             for entry, found in report.intended.values()
         ],
         "unknown": [_packet(report, one) for one in report.unknown],
+        "declared": [{"proxy": name, "text": text, "link": link} for name, text, link in report.declared()],
         "not-observed": {reason: len(numbers) for reason, numbers in _reasons(report.compared).items()},
     }
 

@@ -41,15 +41,36 @@ class Decision:
         return refused.get(self.fate, "translated" if self.translated else "untouched")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelaySocket:
+    """A relay's socket that a decision leads to, in one of the relay's processes.
+
+    ``endpoint``: address and port of the one that the client's next connection is tried at, by its affinity if ``bound``, else the
+    next in turn; ``source_kept``: it sees the client's address.  ``open``: endpoints of what the client has open, with the number of
+    connections or flows.
+    """
+
+    destination: Address
+    port: int
+    process: str
+    service: str
+    pool: str
+    endpoint: tuple[str, int]
+    bound: bool
+    source_kept: bool
+    open: tuple[tuple[tuple[str, int], int], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class TraceResult:
-    """The packet, its possible fates and paths, and the Service ports that rules on the paths name."""
+    """The packet, its possible fates and paths, the Service ports that rules on the paths name, and sockets of a relay."""
 
     packet: TracedPacket
     decisions: tuple[Decision, ...]
     paths: tuple[PacketPath, ...]
     services: tuple[str, ...]
     assumed: tuple[str, ...]
+    relays: tuple[RelaySocket, ...] = ()
 
     @property
     def taken(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kproxy.documents import TEXT, print_document
@@ -15,7 +15,7 @@ from kproxy.linux.netfilter.sources import SourceKind, TraceInputs, TraceSource,
 from kproxy.model.network import Address, parse_address
 from kproxy.tools.explain.dump import CannotExplain, Dump
 from kproxy.tools.explain.dump import parse_dump as read_objects
-from kproxy.tools.trace import live, service, show
+from kproxy.tools.trace import live, relay, service, show
 from kproxy.tools.trace.answer import trace_packet
 from kproxy.tools.trace.query import CannotTrace, TraceQuery, resolve_query
 
@@ -43,6 +43,9 @@ def run_trace(options: TraceOptions) -> int:
         dump = read_objects(known.objects) if known.objects else None
         question = resolve_query(TraceQuery(options.sender, options.target, options.via), known.node, dump)
         found = trace_packet(known.node, question.packet)  # rules are read when the packet comes to them
+        if known.live:
+            found, silent = relay.find_relay_sockets(found)
+            known = replace(known, read=(*known.read, *silent))
     except (CannotTrace, CannotRead, CannotExplain) as reason:
         sys.stderr.write(f"kproxy trace: {reason}\n")
         return CANNOT

@@ -39,7 +39,7 @@ def read_live_node(files: Sequence[TraceSource], more_addresses: Sequence[Addres
         raise CannotTrace("no rules could be read: " + "; ".join(problems))
     known = merge_sources(sources, more_addresses)
     clients = TracedNode(clients=_recent_lists())
-    return replace(known, node=known.node.merged(clients), read=(*known.read, *problems))
+    return replace(known, live=True, node=known.node.merged(clients), read=(*known.read, *problems))
 
 
 def _may_read_rules() -> bool:

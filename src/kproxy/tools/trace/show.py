@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 from itertools import groupby
 from typing import Any
 
@@ -15,7 +16,7 @@ from kproxy.linux.netfilter.packet_path import PacketPath
 from kproxy.linux.netfilter.packet_state import Effect, TraceStep
 from kproxy.linux.netfilter.walk import PathFate
 from kproxy.model.network import Address
-from kproxy.tools.trace.answer import Decision, TraceResult, step_location
+from kproxy.tools.trace.answer import Decision, RelaySocket, TraceResult, step_location
 from kproxy.tools.trace.query import ResolvedQuery
 
 MOST_BRANCHES = 6
@@ -41,7 +42,7 @@ def trace_text(
     """The result as text; ``rules``: with each rule as its tool prints it."""
     known = names or ObjectNames()
     lines = [_question(query), "", "decision:", *_decisions(answer, known)]
-    lines += [f"Service: {_service(answer, known)}", "", "path:"]
+    lines += [f"Service: {_service(answer, known)}", *_relays(answer, known), "", "path:"]
     lines += _tree([[*path.state.steps] for path in answer.paths], "  ", rules=rules)
     lines += ["", "assumed:", *(f"  {one}" for one in _assumed(answer, query))]
     if read:
@@ -100,6 +101,26 @@ def decision_text(one: Decision, owner: str = "") -> str:
     if one.delivered:
         return f"no rule takes it: to the node's own sockets at {to}{chance}"
     return f"no rule takes it: routed on to {to} as it is, {where}{chance}"
+
+
+def _relays(answer: TraceResult, names: ObjectNames) -> Iterator[str]:
+    """The relay's sockets that the packet may come to, each line for one of the processes that have it."""
+    if answer.relays:
+        yield "relay:"
+    for one in answer.relays:
+        pool = f", pool {one.pool}" if one.pool else ""
+        why = "by ClientIP affinity" if one.bound else "next in turn"
+        kept = "source kept" if one.source_kept else "from the node"
+        to = _endpoint(one.endpoint, names)
+        yield f"  {format_socket(one.destination, one.port)} is its socket of {one.service}{pool}, in {one.process}: {to} {why}, {kept}"
+        for endpoint, count in one.open:
+            yield f"    open from this client: {count} to {_endpoint(endpoint, names)}"
+
+
+def _endpoint(endpoint: tuple[str, int], names: ObjectNames) -> str:
+    address = ip_address(endpoint[0])
+    owner = names.owner(address)
+    return format_socket(address, endpoint[1]) + (f" ({owner})" if owner else "")
 
 
 # ---------------------------------------------------------------------- the path
@@ -171,6 +192,7 @@ def trace_document(
             "interface": packet.interface,
         },
         "decisions": [{**_decision(one), "pod": known.owner(one.destination)} for one in answer.decisions],
+        "relays": [_relay(one) for one in answer.relays],
         "services": list(answer.services),
         "servicesOfObjects": list(known.services),
         "paths": [_path(path) for path in answer.paths],
@@ -191,6 +213,21 @@ def _decision(one: Decision) -> dict[str, Any]:
         "rule": one.by,
         "action": one.how,
         "conditions": _conditions(one.conditions),
+    }
+
+
+def _relay(one: RelaySocket) -> dict[str, Any]:
+    address, port = one.endpoint
+    return {
+        "destination": str(one.destination),
+        "port": one.port,
+        "process": one.process,
+        "service": one.service,
+        "pool": one.pool,
+        "endpoint": {"address": address, "port": port},
+        "bound": one.bound,
+        "sourceKept": one.source_kept,
+        "open": [{"address": to, "port": number, "count": count} for (to, number), count in one.open],
     }
 
 

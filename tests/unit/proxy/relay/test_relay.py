@@ -324,6 +324,23 @@ def test_a_flow_is_not_taken_over_where_its_endpoint_is_gone(relay: LocalRelay, 
         assert client.recv(100) == b"2x"
 
 
+def test_a_flow_is_not_taken_over_once_its_endpoint_was_gone(relay: LocalRelay, servers: Servers) -> None:
+    """``conntrack.udp.moves-off-removed-endpoint``: as the test before last, with no endpoint between the two."""
+    first, second = servers.udp(b"1"), servers.udp(b"2")
+    before = _udp_port(first, second, scope=PoolScope.CLUSTER)
+    after = _udp_port(second, scope=PoolScope.LOCAL, serving=(first, second))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.bind(("127.0.0.1", 0))
+        client.settimeout(8)
+        relay.serve([before])
+        client.sendto(b"x", (before.address, before.port))
+        assert client.recv(100) == b"1x"
+        relay.update([])
+        relay.update([after])
+        client.sendto(b"x", (after.address, after.port))
+        assert client.recv(100) == b"2x"
+
+
 def test_ports_that_are_open_keep_their_endpoints_until_they_are_served_anew(
     relay: LocalRelay, servers: Servers
 ) -> None:

@@ -6,18 +6,22 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from kproxy.linux.host import HostError
 from kproxy.model.network import Family, Protocol
-from kproxy.proxy.relay import fleet
+from kproxy.proxy.relay import fleet, wire
 from kproxy.proxy.relay.fleet import drain_workers, end_workers
 from kproxy.proxy.relay.places import worker_path, worker_places
+from kproxy.proxy.relay.queries import answer_queries, query_relays
+from kproxy.proxy.relay.relay import LocalRelay
 from kproxy.proxy.relay.table import RelayPort
 from kproxy.proxy.relay.worker import Worker
 from kproxy.proxy.relay.workers import WorkerRelay
+from tests.support.waiting import eventually
 
 COUNT = 2
 _opened: list[WorkerRelay] = []
@@ -44,9 +48,9 @@ def endpoint() -> Iterator[tuple[str, int]]:
         yield listener.getsockname()
 
 
-def relay_of() -> WorkerRelay:
+def relay_of(count: int = 0, *, keep_sources: bool = True) -> WorkerRelay:
     """The daemon's end of the workers, left when the test is over."""
-    _opened.append(WorkerRelay(Family.IPV4))
+    _opened.append(WorkerRelay(Family.IPV4, count, keep_sources=keep_sources))
     return _opened[-1]
 
 
@@ -111,6 +115,45 @@ def test_workers_of_another_release_give_their_sockets_to_new_ones(
         one.end()
 
 
+@pytest.mark.parametrize("wanted", [1, 3])
+def test_another_number_of_workers_takes_the_sockets_of_those_that_run(
+    workers: list[Worker], endpoint: tuple[str, int], wanted: int
+) -> None:
+    ports = (
+        port(endpoint),
+        *(port(endpoint, f"default/sticky-{number}", affinity_seconds=60) for number in range(4)),
+    )
+    numbers = serve(relay_of(), *ports)
+    other = [Worker(worker_path(index, wanted)) for index in range(wanted)]
+    for one in other:
+        threading.Thread(target=one.run, daemon=True).start()
+    assert serve(relay_of(), *ports) == numbers, "any number that runs is taken"
+    assert serve(relay_of(wanted), *ports) == numbers
+    assert not any(sockets_of(one, each) for one in workers for each in ports)
+    assert [sum(sockets_of(one, each) for one in other) for each in ports] == [wanted, 1, 1, 1, 1]
+    with socket.create_connection(("127.0.0.1", numbers[1])):
+        pass
+    for one in other:
+        one.end()
+
+
+def test_connections_from_clients_addresses_are_reset_once_where_those_are_not_kept(
+    workers: list[Worker], endpoint: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reset: list[LocalRelay] = []
+
+    def count(relay: LocalRelay) -> None:
+        reset.append(relay)
+
+    monkeypatch.setattr(LocalRelay, "reset_kept_sources", count)
+    serve(relay_of(), port(endpoint))
+    assert not reset
+    changed = relay_of(keep_sources=False)
+    for _ in range(2):
+        serve(changed, port(endpoint))
+    assert len(reset) == len(workers)
+
+
 def test_a_worker_without_a_daemon_closes_its_ports_and_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: tuple[str, int]
 ) -> None:
@@ -143,3 +186,71 @@ def test_without_a_folder_the_reason_names_it(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("RUNTIME_DIRECTORY", "/proc/none")
     with pytest.raises(HostError, match="RUNTIME_DIRECTORY"):
         relay_of().update([])
+
+
+def found_of(port: RelayPort, number: int, client: str = "127.0.0.1") -> dict[str, wire.FoundSocket]:
+    query = wire.FindSocket(port.address, number, port.protocol, client)
+    answers = {name: one for name, one in query_relays(query) if isinstance(one, wire.FoundSocket)}
+    return {name: one for name, one in answers.items() if one.port is not None}
+
+
+def test_a_query_finds_the_next_endpoint_of_each_worker_and_what_a_client_has_open(
+    workers: list[Worker], endpoint: tuple[str, int]
+) -> None:
+    plain = port(endpoint)
+    sticky = port(endpoint, "default/sticky", affinity_seconds=60)
+    silent = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    silent.bind(endpoint)  # else the kernel would refuse, and the flow end
+    datagrams = port(endpoint, "default/dns", protocol=Protocol.UDP)
+    numbers = serve(relay_of(), plain, sticky, datagrams)
+    assert list(found_of(plain, numbers[0])) == ["worker 0 of 2", "worker 1 of 2"]
+    assert len(found_of(datagrams, numbers[2])) == 1
+    assert not found_of(plain, numbers[1] + 1000)
+    assert [one.bound for one in found_of(sticky, numbers[1]).values()] == [False]
+    with (
+        socket.create_connection(("127.0.0.1", numbers[1])),
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+    ):
+        sender.sendto(b"x", ("127.0.0.1", numbers[2]))
+        assert eventually(lambda: all(one.open for one in found_of(sticky, numbers[1]).values()))
+        (held,) = found_of(sticky, numbers[1]).values()
+        assert (held.endpoint, held.bound, held.open) == (endpoint, True, [(endpoint, 1)])
+        (other,) = found_of(sticky, numbers[1], "192.0.2.9").values()
+        assert (other.bound, other.open) == (False, [])
+        assert eventually(
+            lambda: all(one.open == [(endpoint, 1)] for one in found_of(datagrams, numbers[2]).values())
+        )
+    silent.close()
+    assert len(workers) == COUNT
+
+
+def test_a_relay_in_a_daemon_answers_queries_and_no_other_message(endpoint: tuple[str, int]) -> None:
+    relay = LocalRelay(first_turn=0.0)
+    relay.start()
+    served = port(endpoint)
+    relay.update([served])
+    number = relay.numbers()[served.key]
+    answer_queries(relay)
+    assert found_of(served, number)["the daemon"].endpoint == endpoint
+    (path,) = [one for one in Path("/proc/net/unix").read_text().split() if one.startswith("@kproxy-relay-")]
+    for request in (wire.EndWorker(), wire.ServePorts([(port(endpoint, "x" * wire.MOST_QUERY_BYTES), 0)])):
+        with socket.socket(socket.AF_UNIX) as stranger:
+            stranger.connect("\0" + path[1:])
+            received = b""
+            with suppress(ConnectionError):  # it closes at once
+                wire.send(stranger, request)
+                received = stranger.recv(1)
+            assert not received
+    assert found_of(served, number)["the daemon"].endpoint == endpoint
+    relay.close()
+
+
+def test_a_worker_that_cannot_answer_is_named(tmp_path: Path) -> None:
+    place = tmp_path / "relay-1-0.0.1-0of1"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(place))
+        listener.listen()
+        place.unlink()
+        query = wire.FindSocket("127.0.0.1", 1, Protocol.TCP, "127.0.0.1")
+        answers = dict(query_relays(query))
+    assert isinstance(answers["worker 0 of 1"], FileNotFoundError)

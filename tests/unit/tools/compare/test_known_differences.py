@@ -32,6 +32,8 @@ def test_what_is_unlawful_is_not_intended_though_its_kind_is_documented() -> Non
     [
         (Failure.UNTOUCHED, Failure.REJECTED, (UNDEFINED,), ("iptables", "nftables"), True),
         (Failure.REJECTED, Failure.UNTOUCHED, (UNDEFINED,), ("nftables", "iptables"), True),
+        (Failure.UNTOUCHED, Failure.REJECTED, (UNDEFINED,), ("userspace", "nftables"), True),
+        (Failure.REJECTED, Failure.UNTOUCHED, (UNDEFINED,), ("userspace", "nftables"), False),
         (Failure.REJECTED, Failure.UNTOUCHED, (UNDEFINED,), ("iptables", "nftables"), False),
         (Failure.UNTOUCHED, Failure.DROPPED, (UNDEFINED,), ("iptables", "nftables"), False),
         (Failure.UNTOUCHED, Failure.REJECTED, (), ("iptables", "nftables"), False),

@@ -1,7 +1,7 @@
 """Guard against production clusters. Pure.
 
 A cluster may be used if its context or server is not named after production, it has at most `MAX_NODES` nodes, and no
-pods but those of namespaces `OWN` (those of Kubernetes, kind and k3s, and ours). ``--allow-production`` overrides it.
+pods but those of namespaces `OWN` (those of Kubernetes, kind and k3s, Sonobuoy's, and ours). ``--allow-production`` overrides it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator
 
 MAX_NODES = 10
-OWN = re.compile(r"kube-.*|kproxy-.*|local-path-storage")
+OWN = re.compile(r"kube-.*|kproxy-.*|local-path-storage|sonobuoy")
 PLAYGROUND = "default"
 """Namespace where people's first pods are."""
 _PRODUCTION = re.compile(r"(?:^|[^a-z])(?:prod|production|prd|live)(?:[^a-z]|$)")

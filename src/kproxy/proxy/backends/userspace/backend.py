@@ -22,15 +22,15 @@ class _Userspace(CommonBackend):
     def load(self) -> None:
         from kproxy.proxy.backends.userspace import kernel  # noqa: F401, PLC0415
 
-    def open_dataplane(self, config: Configuration, family: Family) -> Dataplane:  # noqa: ARG002
+    def open_dataplane(self, config: Configuration, family: Family) -> Dataplane:
         from kproxy.proxy.backends.userspace.kernel import UserspaceKernel  # noqa: PLC0415
 
-        return UserspaceKernel(family, keep_sources=self.keeps_sources(family))
+        return UserspaceKernel(family, keep_sources=self.keeps_sources(config, family))
 
-    def keeps_sources(self, family: Family) -> bool:
+    def keeps_sources(self, config: Configuration, family: Family) -> bool:
         from kproxy.proxy.backends.userspace.kernel import keeps_sources  # noqa: PLC0415
 
-        return keeps_sources(family)
+        return keeps_sources(family, wanted=config.userspace.keep_sources)
 
     def remove_leftovers(self, family: Family, running: str | None) -> tuple[HostError, ...]:
         from kproxy.proxy.backends.userspace.kernel import remove_portals  # noqa: PLC0415

@@ -18,6 +18,7 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 from urllib.parse import SplitResult
 
+from kproxy.linux.sockets import receive_exactly
 from kproxy.proxy.daemon.cluster.forward_proxy import ForwardProxy
 from kproxy.tls import client_context
 
@@ -112,20 +113,20 @@ def _socks(sock: socket.socket, proxy: ForwardProxy, host: str, port: int) -> No
     """Make a SOCKS 5 proxy connect; it is given the name, and resolves it itself."""
     method = 2 if proxy.user else 0
     sock.sendall(bytes((5, 1, method)))
-    if _exactly(sock, 2) != bytes((5, method)):
+    if receive_exactly(sock, 2) != bytes((5, method)):
         raise OSError("it accepts no " + ("user and password" if proxy.user else "client without a user"))
     if proxy.user:
         user, password = proxy.user.encode(), proxy.password.encode()
         sock.sendall(bytes((1, len(user))) + user + bytes((len(password),)) + password)
-        if _exactly(sock, 2)[1]:
+        if receive_exactly(sock, 2)[1]:
             raise OSError("it refuses the user and password")
     name = host.encode("idna") if ":" not in host else host.encode()
     sock.sendall(bytes((5, 1, 0)) + _socks_address(host, name) + port.to_bytes(2, "big"))
-    _, code, _, kind = _exactly(sock, 4)
+    _, code, _, kind = receive_exactly(sock, 4)
     if code:
         raise OSError(f"{host}:{port}: {_SOCKS_ERRORS.get(code, f'SOCKS error {code}')}")
-    bound = {1: 4, 4: 16}.get(kind) or _exactly(sock, 1)[0]
-    _exactly(sock, bound + 2)
+    bound = {1: 4, 4: 16}.get(kind) or receive_exactly(sock, 1)[0]
+    receive_exactly(sock, bound + 2)
 
 
 def _socks_address(host: str, name: bytes) -> bytes:
@@ -135,16 +136,6 @@ def _socks_address(host: str, name: bytes) -> bytes:
         except OSError:
             continue
     return bytes((3, len(name))) + name
-
-
-def _exactly(sock: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        more = sock.recv(count - len(data))
-        if not more:
-            raise OSError("it closed the connection")
-        data += more
-    return data
 
 
 class NestedTls:

@@ -96,6 +96,17 @@ class NFTables(Section, frozen=True):
     min_sync_period: Duration = Duration.of(1)
 
 
+class Userspace(Section, frozen=True):
+    """The ``userspace`` section, which is kproxy's own: kube-proxy 1.36 has no such mode.
+
+    ``keep_sources``: endpoints see clients' addresses where other modes preserve them (IP_TRANSPARENT).  ``workers``: of the relay; 0: those that
+    run, or one for each processor, at most 8.
+    """
+
+    keep_sources: bool = True
+    workers: int = 0
+
+
 class Winkernel(Section, frozen=True):
     """The ``winkernel`` section; read so that a shared file is no error, and otherwise unused."""
 
@@ -142,6 +153,7 @@ class Configuration(Section, frozen=True):
     iptables: IPTables = IPTables()
     ipvs: IPVS = IPVS()
     nftables: NFTables = NFTables()
+    userspace: Userspace = Userspace()
     winkernel: Winkernel = Winkernel()
     detect_local_mode: str = DetectLocal.CLUSTER_CIDR.value
     detect_local: DetectLocalSection = DetectLocalSection()

@@ -28,6 +28,7 @@ _ZERO_IS_A_VALUE = frozenset(
     {
         "masquerade_bit",
         "localhost_node_ports",
+        "keep_sources",
         "oom_score_adj",
         "max_per_core",
         "min",

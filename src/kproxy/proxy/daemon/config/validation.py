@@ -31,6 +31,9 @@ _SCHEDULER = re.compile(r"[\w-]{0,15}", re.ASCII)
 LOG_FORMATS = ("text", "json")
 
 MAX_INT32 = 2**31 - 1
+MOST_WORKERS = 64
+"""Largest number of the relay's workers: more than processors serve nobody."""
+
 """Largest integer of the API, which has 32 bits."""
 
 PREVIOUS_VERSION = "1.35"
@@ -206,6 +209,7 @@ _RULES: tuple[tuple[Callable[[Configuration], bool], tuple[_Rule, ...]], ...] = 
         ),
     ),
     (_paced_by_iptables, _periods("iptables")),
+    (_in_mode("userspace"), (_within("userspace.workers", 0, MOST_WORKERS),)),
     (_in_mode("nftables"), (_within("nftables.masquerade_bit", 0, 31), *_periods("nftables"))),
     (
         _in_mode("ipvs"),

@@ -14,7 +14,15 @@ from kproxy.linux import host
 from kproxy.linux.host import HostError, Reason
 from kproxy.linux.node_addresses import AddressMonitor
 from kproxy.model.network import Family
-from kproxy.proxy.backends import BACKENDS, SERVICE_DEVICE, Applied, Dataplane, Relayed, find_backend
+from kproxy.proxy.backends import (
+    BACKENDS,
+    SERVICE_DEVICE,
+    Applied,
+    Dataplane,
+    Relayed,
+    WrappedDataplane,
+    find_backend,
+)
 from kproxy.proxy.daemon.config.configuration import Configuration
 from kproxy.proxy.daemon.lifecycle import StartupError
 from kproxy.proxy.daemon.sync.relaying import PortalDataplane, RelayingDataplane, running_relay, worker_relay
@@ -76,9 +84,10 @@ def open_dataplane(config: Configuration, family: Family) -> Dataplane:
     if backend.relayed is Relayed.LOOPBACK and localhost:
         opened = RelayingDataplane(opened, running_relay(family))
     elif backend.relayed is Relayed.EVERYTHING:
-        portals = Portals(keep_sources=backend.keeps_sources(family))
+        keep_sources = backend.keeps_sources(config, family)
+        relay = worker_relay(family, config.userspace.workers, keep_sources=keep_sources)
         addresses = monitor_addresses(family).current
-        opened = PortalDataplane(opened, worker_relay(family), portals, addresses)
+        opened = PortalDataplane(opened, relay, Portals(keep_sources=keep_sources), addresses)
     return _TakeoverDataplane(opened, partial(remove_leftovers, family, config.mode))
 
 
@@ -107,7 +116,7 @@ def remove_all_modes() -> tuple[HostError, ...]:
     return problems
 
 
-class _TakeoverDataplane:
+class _TakeoverDataplane(WrappedDataplane):
     """Dataplane that removes other modes' rules directly after its first successful `apply`.
 
     Some rules exist at every moment (``restart.mode-change.old-rules-removed``).  The old ones must not stay longer:
@@ -115,7 +124,8 @@ class _TakeoverDataplane:
     """
 
     def __init__(self, plane: Dataplane, clear: Callable[[], Iterable[HostError]]) -> None:
-        self._plane, self._clear = plane, clear
+        super().__init__(plane)
+        self._clear = clear
         self._cleared = False
 
     def apply(self, plan: Plan) -> Applied:
@@ -126,15 +136,6 @@ class _TakeoverDataplane:
             self._cleared = True
             self._clear_now(family)
         return written
-
-    def find_drift(self, *, thorough: bool) -> tuple[str, ...]:
-        return self._plane.find_drift(thorough=thorough)
-
-    def refresh_options(self) -> bool:
-        return self._plane.refresh_options()
-
-    def forget(self) -> None:
-        self._plane.forget()
 
     def _clear_now(self, family: Family) -> None:
         try:

@@ -12,9 +12,10 @@ from typing import Protocol as Interface
 
 from kproxy.linux.host import HostError, Reason
 from kproxy.model.network import Address, Family, parse_address
-from kproxy.proxy.backends import Applied, Dataplane
+from kproxy.proxy.backends import Applied, Dataplane, WrappedDataplane
 from kproxy.proxy.plan import Plan
 from kproxy.proxy.relay.portals import Portals
+from kproxy.proxy.relay.queries import answer_queries
 from kproxy.proxy.relay.relay import LocalRelay
 from kproxy.proxy.relay.table import RelayKey, RelayPort, loopback_node_ports
 from kproxy.proxy.relay.wire import Counted
@@ -42,13 +43,14 @@ def running_relay(family: Family) -> FamilyRelay:
     if family not in _relays:
         relay = _relays[family] = LocalRelay()
         relay.start()
+        answer_queries(relay)
     return _relays[family]
 
 
-def worker_relay(family: Family) -> FamilyRelay:
-    """The relay in workers for a family; those are found or started when it has something to serve."""
+def worker_relay(family: Family, workers: int, *, keep_sources: bool) -> FamilyRelay:
+    """The relay in workers for a family (`WorkerRelay`); those are found or started when it has something to serve."""
     if family not in _relays:
-        _relays[family] = WorkerRelay(family)
+        _relays[family] = WorkerRelay(family, workers, keep_sources=keep_sources)
     return _relays[family]
 
 
@@ -57,11 +59,12 @@ def running_relays() -> Mapping[Family, FamilyRelay]:
     return _relays
 
 
-class RelayingDataplane:
+class RelayingDataplane(WrappedDataplane):
     """A dataplane, and the relay's ports for each plan that it applied."""
 
     def __init__(self, plane: Dataplane, relay: FamilyRelay) -> None:
-        self._plane, self._relay = plane, relay
+        super().__init__(plane)
+        self._relay = relay
 
     def apply(self, plan: Plan) -> Applied:
         """Apply a plan, rules first: clients at loopback are the node's own, and wait for no rule.
@@ -72,20 +75,8 @@ class RelayingDataplane:
         self._relay.update(loopback_node_ports(plan))
         return written
 
-    def find_drift(self, *, thorough: bool) -> tuple[str, ...]:
-        """Changes of the rules by others: nobody else can change the sockets."""
-        return self._plane.find_drift(thorough=thorough)
 
-    def refresh_options(self) -> bool:
-        """As the mode's own."""
-        return self._plane.refresh_options()
-
-    def forget(self) -> None:
-        """As the mode's own: the relay knows what it has open."""
-        self._plane.forget()
-
-
-class PortalDataplane:
+class PortalDataplane(WrappedDataplane):
     """A dataplane whose rules send packets to the relay, which has sockets for each pool of a service port.
 
     The sockets are open before rules lead to them, and closed when none does any more.  All are bound to one address of the node.
@@ -98,7 +89,8 @@ class PortalDataplane:
         portals: Portals,
         addresses: Callable[[], Iterable[Address]],
     ) -> None:
-        self._plane, self._relay, self._portals, self._addresses = plane, relay, portals, addresses
+        super().__init__(plane)
+        self._relay, self._portals, self._addresses = relay, portals, addresses
         self._address: Address | None = None
 
     def apply(self, plan: Plan) -> Applied:
@@ -119,14 +111,6 @@ class PortalDataplane:
         """Changes of the rules by others, and the loss of the address that the sockets are bound to."""
         lost = self._address is not None and self._address not in self._addresses()
         return (*self._plane.find_drift(thorough=thorough), *((f"address {self._address}",) if lost else ()))
-
-    def refresh_options(self) -> bool:
-        """As the mode's own."""
-        return self._plane.refresh_options()
-
-    def forget(self) -> None:
-        """As the mode's own: the relay knows what it has open."""
-        self._plane.forget()
 
     def _choose_address(self, family: Family, node: Iterable[Address]) -> Address:
         """The address chosen before, as long as the node has it; else the one it would send from, or any."""

@@ -20,7 +20,7 @@ from kproxy.lab.kube.store import KubeStore
 from kproxy.lab.namespaces import LabError
 
 MEMBERS = pods.agent_pods({"a": "worker-1", "b": "worker-2"})
-CONNECTION = ClusterConnection("http://127.0.0.1:1", "test", None, None)
+CONNECTION = ClusterConnection("http://127.0.0.1:1", "test", None, dict)
 
 
 class Store:
@@ -114,11 +114,8 @@ def test_a_namespace_that_stays_is_named_with_what_to_do(monkeypatch: pytest.Mon
         asyncio.run(fleets.remove_namespace(cast("KubeStore", Store({}, removes=False)), "kproxy-x"))
 
 
-class Place(ClusterConnection):
-    """One that needs no kubeconfig."""
-
-    def headers(self) -> dict[str, str]:
-        return {"Authorization": "Bearer token"}
+def _token() -> dict[str, str]:
+    return {"Authorization": "Bearer token"}
 
 
 async def requested(answer: Callable[[web.Request], web.Response]) -> object:
@@ -136,7 +133,7 @@ async def requested(answer: Callable[[web.Request], web.Response]) -> object:
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         tls: ssl.SSLContext | None = None
-        connection = Place(f"http://127.0.0.1:{runner.addresses[0][1]}", "test", tls, None)
+        connection = ClusterConnection(f"http://127.0.0.1:{runner.addresses[0][1]}", "test", tls, _token)
         async with aiohttp.ClientSession() as session:
             made = Fleet("ours", {one.name: one for one in MEMBERS}, {}, connection, session, "secret")
             return await made.send("a1", messages.Hello(), messages.About)
@@ -147,7 +144,13 @@ async def requested(answer: Callable[[web.Request], web.Response]) -> object:
 def test_an_agent_outside_is_queried_directly_and_is_not_informed_who_we_are_to_the_cluster() -> None:
     outside = OutsideAgents({"client": "http://192.168.7.20:7001/"}, "theirs")
     made = Fleet(
-        "ours", {}, {}, Place("http://127.0.0.1:1", "test", None, None), cast("Any", None), "ours", outside
+        "ours",
+        {},
+        {},
+        ClusterConnection("http://127.0.0.1:1", "test", None, _token),
+        cast("Any", None),
+        "ours",
+        outside,
     )
     assert made.names == ("client",)
     assert made.endpoint("client") == ("http://192.168.7.20:7001/ask", {KEY_HEADER: "theirs"})

@@ -161,6 +161,8 @@ PAIRS = [
     ("--ipvs-scheduler=sh", "ipvs: {scheduler: sh}"),
     ("--ipvs-exclude-cidrs=10.0.0.0/8", "ipvs: {excludeCIDRs: [10.0.0.0/8]}"),
     ("--ipvs-strict-arp", "ipvs: {strictARP: true}"),
+    ("--userspace-keep-sources=false", "userspace: {keepSources: false}"),
+    ("--userspace-workers=3", "userspace: {workers: 3}"),
     ("--ipvs-tcp-timeout=5s", "ipvs: {tcpTimeout: 5s}"),
     ("--ipvs-tcpfin-timeout=5s", "ipvs: {tcpFinTimeout: 5s}"),
     ("--ipvs-udp-timeout=5s", "ipvs: {udpTimeout: 5s}"),

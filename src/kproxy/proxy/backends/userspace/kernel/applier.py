@@ -107,8 +107,12 @@ def remove_portals(family: Family, *, running: bool) -> tuple[HostError, ...]:
     )
 
 
-def keeps_sources(family: Family) -> bool:
-    """Route answers to clients' addresses here; False, and a warning, where the kernel cannot: clients' addresses are lost then."""
+def keeps_sources(family: Family, *, wanted: bool = True) -> bool:
+    """Route answers to clients' addresses here, or not where that is not wanted; False, and a warning, where the kernel cannot."""
+    if not wanted:
+        for problem in failures_of(lambda: remove_marked_route(family, ANSWER_ROUTE)):
+            log.warning("%s: the route of answers to clients' addresses stays: %s", family.value, problem)
+        return False
     try:
         add_marked_route(family, ANSWER_ROUTE)
     except HostError as error:
