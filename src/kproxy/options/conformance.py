@@ -99,6 +99,12 @@ _SUBJECT = (
         )
         for client in ("client", "remote")
     ),
+    CommandOption(
+        name="--configure",
+        fronts=Front.CLUSTER,
+        metavar="NAMESPACE/NAME",
+        help="the proxy's DaemonSet, whose ConfigMap of the same name (key `config.conf`) is changed for the cases that need it, and put back",
+    ),
     switch(
         name="--allow-production",
         fronts=Front.CLUSTER,

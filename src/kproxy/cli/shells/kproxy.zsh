@@ -137,6 +137,7 @@ _shtab_kproxy_conformance_cluster_options=(
   "--context[a context of the kubeconfig (default\: its current context)]:NAME:"
   "--client[an agent outside of the cluster, in the place of the lab\'s client]:URL:"
   "--remote[an agent outside of the cluster, in the place of the lab\'s remote]:URL:"
+  "--configure[the proxy\'s DaemonSet, whose ConfigMap of the same name (key \`config.conf\`) is changed for the cases that need it, and put back]:NAMESPACE/NAME:"
   "--allow-production[run although the cluster looks like one in production]"
   "*--case[only cases that match, and each glob must match one\; \`kproxy conformance list\` lists all (repeatable)]:GLOB:"
   "*--skip[leave out cases that match, and each glob must match one\; results of such a run are not complete (repeatable)]:GLOB:"

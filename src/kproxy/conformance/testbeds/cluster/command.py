@@ -20,12 +20,14 @@ from kproxy.conformance.reports.results import Report
 from kproxy.conformance.subjects import expected_failures
 from kproxy.conformance.subjects.expected_failures import InvalidXfails
 from kproxy.conformance.subjects.subject import InvalidSubject, Subject, check_mode, load_subject
+from kproxy.conformance.testbed import HarnessError
 from kproxy.conformance.testbeds.cluster import production_guard
 from kproxy.conformance.testbeds.cluster.agent import KEY
 from kproxy.conformance.testbeds.cluster.connection import ClusterConnection, NoCluster, connect_cluster
 from kproxy.conformance.testbeds.cluster.fleet import NO_OUTSIDE_AGENTS, OutsideAgents
 from kproxy.conformance.testbeds.cluster.limits import with_cluster_families
 from kproxy.conformance.testbeds.cluster.pods import LABELS
+from kproxy.conformance.testbeds.cluster.proxy_configuration import ProxyDaemonSet
 from kproxy.conformance.testbeds.cluster.survey import ClusterSurvey, object_name, survey_cluster
 from kproxy.conformance.testbeds.cluster.testbed import BARRIER, ClusterUnderTest, opener
 from kproxy.console import Console
@@ -39,8 +41,8 @@ _SERVICE_CIDRS = "/apis/networking.k8s.io/v1/servicecidrs"
 class ClusterOptions:
     """Options: ``run_in_cluster``: cases, subject and outputs; then the cluster, and the image of its agents.
 
-    ``client``, ``remote``: URLs of agents outside of the cluster, both or none. ``allow_production``: run although it looks
-    like production.
+    ``client``, ``remote``: URLs of agents outside of the cluster, both or none. ``configure``: NAMESPACE/NAME of the proxy's
+    DaemonSet and ConfigMap, if its configuration may be changed. ``allow_production``: run although it looks like production.
     """
 
     run: RunOptions
@@ -49,6 +51,7 @@ class ClusterOptions:
     context: str = ""
     client: str = ""
     remote: str = ""
+    configure: str = ""
     allow_production: bool = False
 
     @property
@@ -109,9 +112,22 @@ def open_cluster_under_test(options: ClusterOptions) -> ClusterUnderTest:
     _refuse_leftovers(store)
     if not options.allow_production:
         _refuse_production(connection, store)
-    return ClusterUnderTest(
-        connection, store, found, options.image, options.run.sync_timeout or BARRIER, outside
-    )
+    proxy = _proxy(options.configure, connection.store()) if options.configure else None
+    barrier = options.run.sync_timeout or BARRIER
+    return ClusterUnderTest(connection, store, found, options.image, barrier, outside, proxy)
+
+
+def _proxy(text: str, store: KubeStore) -> ProxyDaemonSet:
+    """The proxy whose configuration may be changed.  Raises `ConformanceRunError`."""
+    namespace, _, name = text.partition("/")
+    if not namespace or not name:
+        raise ConformanceRunError(f"--configure {text}: give NAMESPACE/NAME of the proxy's DaemonSet")
+    proxy = ProxyDaemonSet(store, namespace, name)
+    try:
+        proxy.read()
+    except HarnessError as reason:
+        raise ConformanceRunError(str(reason)) from reason
+    return proxy
 
 
 def _survey(store: KubeStore) -> ClusterSurvey:
@@ -171,6 +187,7 @@ def _reproduce_arguments(options: ClusterOptions) -> list[str]:
         ("--context", options.context),
         ("--client", options.client),
         ("--remote", options.remote),
+        ("--configure", options.configure),
     ):
         said += [flag, value] if value else []
     return [*said, "--allow-production"] if options.allow_production else said

@@ -36,6 +36,7 @@ from kproxy.conformance.case import (
     Vantage,
     VantageKind,
 )
+from kproxy.conformance.testbeds.cluster.proxy_configuration import is_configurable
 from kproxy.model.network import Family
 
 _STEPS: dict[type[Step], str] = {
@@ -68,7 +69,7 @@ class ClusterShape:
     """Inventory of a cluster: families, whether its two nodes are in two zones, whether its kernels have SCTP sockets.
 
     ``outside``: agents exist outside of the cluster. ``neighbour``: if not, a third node exists, whose host takes the
-    role of the lab's on-link client.
+    role of the lab's on-link client. ``configurable``: the configuration of its proxies may be changed.
     """
 
     families: tuple[Family, ...] = tuple(Family)
@@ -76,6 +77,7 @@ class ClusterShape:
     sctp: bool = True
     neighbour: bool = False
     outside: bool = False
+    configurable: bool = False
 
 
 def case_not_runnable(case: Case, shape: ClusterShape) -> str | None:
@@ -99,7 +101,10 @@ def _reasons(case: Case, shape: ClusterShape) -> Iterator[str]:
     for service in _services(case):
         yield from _of_service(service, shape)
     if case.profile != DEFAULT:
-        yield f"the configuration of the cluster's proxies is not ours to change (profile {case.profile.name})"
+        if not shape.configurable:
+            yield f"the configuration of the cluster's proxies is not ours to change (profile {case.profile.name})"
+        elif not is_configurable(case.profile):
+            yield f"a cluster's proxies cannot be configured as in a lab (profile {case.profile.name})"
 
 
 def _of_step(step: Step, shape: ClusterShape) -> Iterator[str]:

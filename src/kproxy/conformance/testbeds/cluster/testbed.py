@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar, cast
@@ -44,6 +44,7 @@ from kproxy.conformance.testbeds.cluster.connection import ClusterConnection, No
 from kproxy.conformance.testbeds.cluster.fleet import NO_OUTSIDE_AGENTS, Fleet, OutsideAgents, open_fleet
 from kproxy.conformance.testbeds.cluster.limits import ClusterShape, case_not_runnable
 from kproxy.conformance.testbeds.cluster.object_map import CASE, ObjectMap
+from kproxy.conformance.testbeds.cluster.proxy_configuration import ProxyDaemonSet
 from kproxy.conformance.testbeds.cluster.survey import (
     ClusterSurvey,
     node_internal_addresses,
@@ -86,6 +87,8 @@ class ClusterUnderTest:
     image: str
     barrier: float = BARRIER
     outside: OutsideAgents = NO_OUTSIDE_AGENTS
+    proxy: ProxyDaemonSet | None = None
+    """The service proxy, if its configuration may be changed."""
 
     @property
     def neighbour(self) -> Document | None:
@@ -107,6 +110,7 @@ class ClusterUnderTest:
             zones_differ=self.survey.zones_differ,
             neighbour=self.neighbour is not None,
             outside=bool(self.outside.urls),
+            configurable=self.proxy is not None,
         )
 
 
@@ -114,13 +118,14 @@ def opener(cluster: ClusterUnderTest) -> OpenTestbed:
     """Opener of cluster testbeds for `kproxy.conformance.engine.session`; without a runnable case it creates nothing there."""
 
     @asynccontextmanager
-    async def open_cluster(_: Profile, instances: Sequence[Instance]) -> AsyncIterator[Testbed]:
+    async def open_cluster(profile: Profile, instances: Sequence[Instance]) -> AsyncIterator[Testbed]:
         able = [instance for instance in instances if case_not_runnable(instance.case, cluster.shape) is None]
         if not able:
             yield cast("Testbed", IdleTestbed(cluster.shape))
             return
         try:
-            async with _agents(cluster) as agents:
+            configured = cluster.proxy.having(profile) if cluster.proxy else nullcontext()
+            async with configured, _agents(cluster) as agents:
                 testbed = await _prepared(cluster, agents, able)
                 yield testbed
         except (LabError, AddressesExhausted) as reason:
