@@ -232,7 +232,10 @@ def test_a_relay_in_a_daemon_answers_queries_and_no_other_message(endpoint: tupl
     number = relay.numbers()[served.key]
     answer_queries(relay)
     assert found_of(served, number)["the daemon"].endpoint == endpoint
-    (path,) = [one for one in Path("/proc/net/unix").read_text().split() if one.startswith("@kproxy-relay-")]
+    names = Path("/proc/net/unix").read_text().split()
+    (path,) = {
+        one for one in names if one.startswith("@kproxy-relay-")
+    }  # an accepted one has its listener's name
     for request in (wire.EndWorker(), wire.ServePorts([(port(endpoint, "x" * wire.MOST_QUERY_BYTES), 0)])):
         with socket.socket(socket.AF_UNIX) as stranger:
             stranger.connect("\0" + path[1:])
