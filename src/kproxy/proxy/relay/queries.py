@@ -8,6 +8,7 @@ lists the sockets of one network namespace.  A query changes nothing.
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import socket
 import threading
@@ -38,7 +39,7 @@ def answer_queries(relay: LocalRelay) -> None:
     """Answer queries about the relay of this process, in a thread."""
     listener = socket.socket(socket.AF_UNIX)
     try:
-        listener.bind(_IN_DAEMON.replace("@", "\0") + secrets.token_hex(8))
+        listener.bind(f"{_IN_DAEMON}{os.getpid()}-{secrets.token_hex(8)}".replace("@", "\0"))
         listener.listen()
     except OSError as error:
         log.info("kproxy trace will not see the relay: %s", error)

@@ -75,20 +75,27 @@ class WorkerRelay:
     def close(self) -> None:
         """Leave the workers, which go on with what they have."""
         with self._lock:
-            self._table = None
-            for worker in self._workers:
-                worker.close()
-            self._workers = []
+            self._leave()
+
+    def _leave(self) -> None:
+        self._table = None
+        for worker in self._workers:
+            worker.close()
+        self._workers = []
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:
         """Alone, and with all workers connected."""
-        with self._lock:
-            try:
-                self._connect()
-                yield
-            except OSError as error:
-                raise os_error("reach the relay's workers", error) from error
+        with self._lock, self._all_connected():
+            yield
+
+    @contextmanager
+    def _all_connected(self) -> Iterator[None]:
+        try:
+            self._connect()
+            yield
+        except OSError as error:
+            raise os_error("reach the relay's workers", error) from error
 
     def _connect(self) -> None:
         """Have a connection to each worker; those of another release hand their ports over at the next `_serve`."""
@@ -162,10 +169,19 @@ class WorkerRelay:
     def _watch(self, worker: WorkerConnection) -> None:
         """Give a worker that ended, and was started again, its ports."""
         worker.await_end()
-        while self._table is not None and (self._behind or worker in self._workers):
-            with suppress(HostError), self._at_work():
-                if self._behind and self._table is not None:
+        while not self._is_replaced(worker):
+            pass  # a worker is waited for at each attempt
+
+    def _is_replaced(self, worker: WorkerConnection) -> bool:
+        """True once another connection has the worker's ports, or the workers were left: then none may be made."""
+        with suppress(HostError), self._lock:
+            if self._table is None:
+                return True
+            with self._all_connected():
+                if self._behind:
                     self._bring_up_to_date(self._table)
+            return worker not in self._workers
+        return False
 
     def _connected(self, worker: WorkerConnection) -> WorkerConnection:
         threading.Thread(target=self._watch, args=(worker,), name="relay worker", daemon=True).start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -13,7 +14,7 @@ import pytest
 
 from kproxy.linux.host import HostError
 from kproxy.model.network import Family, Protocol
-from kproxy.proxy.relay import fleet, wire
+from kproxy.proxy.relay import fleet, queries, wire
 from kproxy.proxy.relay.fleet import drain_workers, end_workers
 from kproxy.proxy.relay.places import worker_path, worker_places
 from kproxy.proxy.relay.queries import answer_queries, query_relays
@@ -27,6 +28,13 @@ COUNT = 2
 _opened: list[WorkerRelay] = []
 
 
+@pytest.fixture(autouse=True)
+def own_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queries find the relays of this test alone: others run in the same network namespace."""
+    every, own = queries._sockets, (str(tmp_path), f"@kproxy-relay-{os.getpid()}-")
+    monkeypatch.setattr(queries, "_sockets", lambda: [path for path in every() if path.startswith(own)])
+
+
 @pytest.fixture
 def workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Worker]]:
     """Two workers, in threads of this process."""
@@ -36,6 +44,7 @@ def workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Wo
     for thread in threads:
         thread.start()
     yield made
+    leave_all()  # a relay waits for workers that end before it is left
     for one in made:
         one.end()
     for thread in threads:
@@ -54,11 +63,15 @@ def relay_of(count: int = 0, *, keep_sources: bool = True) -> WorkerRelay:
     return _opened[-1]
 
 
+def leave_all() -> None:
+    while _opened:
+        _opened.pop().close()
+
+
 @pytest.fixture(autouse=True)
 def left() -> Iterator[None]:
     yield
-    while _opened:
-        _opened.pop().close()
+    leave_all()
 
 
 def port(endpoint: tuple[str, int], name: str = "default/web", **fields: object) -> RelayPort:
@@ -171,6 +184,33 @@ def test_a_worker_without_a_daemon_closes_its_ports_and_ends(
     assert worker_places() == ()
 
 
+def test_a_relay_that_is_left_while_a_worker_ends_connects_to_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: tuple[str, int]
+) -> None:
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
+    ended = Worker(worker_path(0, 1))
+    thread = threading.Thread(target=ended.run)
+    thread.start()
+    relay = relay_of()
+    serve(relay, port(endpoint))
+    with relay._lock:  # who has noticed the end waits for it
+        ended.end()
+        for connection in list(ended._attached):  # as the end of its process does
+            connection.shutdown(socket.SHUT_RDWR)
+        thread.join()
+        time.sleep(0.3)
+        successor = Worker(worker_path(0, 1))
+        thread = threading.Thread(target=successor.run)
+        thread.start()
+        relay._leave()
+    assert not eventually(lambda: successor.relays, 1.0)
+    serve(relay, port(endpoint))
+    assert successor.relays, "in use again, it does connect"
+    relay.close()
+    successor.end()
+    thread.join()
+
+
 def test_a_clean_up_ends_workers_and_another_mode_closes_their_ports(
     workers: list[Worker], endpoint: tuple[str, int]
 ) -> None:
@@ -178,6 +218,7 @@ def test_a_clean_up_ends_workers_and_another_mode_closes_their_ports(
     serve(relay_of(), web)
     drain_workers(Family.IPV4)
     assert not any(sockets_of(one, web) for one in workers)
+    leave_all()  # a daemon that runs waits for workers that end: they are started again
     end_workers()
     assert worker_places() == ()
 
@@ -232,10 +273,7 @@ def test_a_relay_in_a_daemon_answers_queries_and_no_other_message(endpoint: tupl
     number = relay.numbers()[served.key]
     answer_queries(relay)
     assert found_of(served, number)["the daemon"].endpoint == endpoint
-    names = Path("/proc/net/unix").read_text().split()
-    (path,) = {
-        one for one in names if one.startswith("@kproxy-relay-")
-    }  # an accepted one has its listener's name
+    (path,) = (one for one in queries._sockets() if one.startswith("@"))
     for request in (wire.EndWorker(), wire.ServePorts([(port(endpoint, "x" * wire.MOST_QUERY_BYTES), 0)])):
         with socket.socket(socket.AF_UNIX) as stranger:
             stranger.connect("\0" + path[1:])
