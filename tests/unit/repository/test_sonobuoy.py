@@ -137,3 +137,14 @@ def test_a_plugin_that_is_stopped_stops_its_run_and_hands_over(tmp_path: Path) -
     stopper.join()
     assert status == 130
     assert handed_over(tmp_path)["kproxy.log"] == b"namespace removed\n"
+
+
+def test_a_log_that_xml_cannot_write_is_handed_over_all_the_same(tmp_path: Path) -> None:
+    script = "import sys; print('\\x1b[31mred\\x00'); sys.exit(2)"
+    judge = (sys.executable, "-c", script)
+    assert sonobuoy.judge_for_sonobuoy([], {"SONOBUOY_RESULTS_DIR": str(tmp_path)}, judge) == 2
+    files = handed_over(tmp_path)
+    assert b"\x1b[31mred\x00" in files["kproxy.log"]
+    suite = JUnitXml.fromstring(files["junit.xml"])
+    assert "\ufffd[31mred\ufffd" in files["junit.xml"].decode()
+    assert suite.errors == 1

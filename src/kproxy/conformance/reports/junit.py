@@ -37,12 +37,12 @@ def render_junit(comparison: Comparison) -> str:
 
 
 def _suite(column: Column, comparison: Comparison) -> ET.Element:
-    suite = ET.Element("testsuite", name=_clean(column.name))
+    suite = ET.Element("testsuite", name=xml_text(column.name))
     _count(suite, [entry.result for entry in column.run.results])
     suite.set("time", f"{column.run.seconds:.3f}")
     properties = ET.SubElement(suite, "properties")
     for name, value in {"mode": column.run.mode, **column.run.environment}.items():
-        ET.SubElement(properties, "property", name=_clean(name), value=_clean(value))
+        ET.SubElement(properties, "property", name=xml_text(name), value=xml_text(value))
     for entry in column.run.results:
         suite.append(_test_case(entry, column, comparison))
     return suite
@@ -59,14 +59,14 @@ def _count(element: ET.Element, results: list[Result]) -> None:
 def _test_case(entry: ResultRead, column: Column, comparison: Comparison) -> ET.Element:
     group, _, name = entry.id.partition(".")
     test = ET.Element(
-        "testcase", classname=_clean(f"{column.name}.{group}"), name=name, time=f"{entry.seconds:.3f}"
+        "testcase", classname=xml_text(f"{column.name}.{group}"), name=name, time=f"{entry.seconds:.3f}"
     )
     if tag := _TAGS.get(entry.result):
         first = entry.reason.partition("\n")[0]
         element = ET.SubElement(
-            test, tag, type=entry.result.value, message=_clean(f"{entry.result.value}: {first}")
+            test, tag, type=entry.result.value, message=xml_text(f"{entry.result.value}: {first}")
         )
-        element.text = _clean("\n".join(_details(entry, column, comparison)))
+        element.text = xml_text("\n".join(_details(entry, column, comparison)))
     return test
 
 
@@ -86,5 +86,6 @@ def _details(entry: ResultRead, column: Column, comparison: Comparison) -> Itera
         yield f"rerun: {column.run.reproduce_command} --case '{entry.id}'"
 
 
-def _clean(text: str) -> str:
+def xml_text(text: str) -> str:
+    """The text with U+FFFD for what XML cannot write."""
     return _NOT_XML.sub("\ufffd", text)

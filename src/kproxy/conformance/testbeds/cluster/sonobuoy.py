@@ -19,6 +19,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from kproxy.conformance.reports.junit import xml_text
+
 DEFAULT_RESULTS = "/tmp/sonobuoy/results"  # noqa: S108 (the contract's)
 """Folder of results where ``$SONOBUOY_RESULTS_DIR`` is not set."""
 ARCHIVE = "kproxy.tar.gz"
@@ -75,7 +77,7 @@ def _error_as_junit(log: str, status: int) -> bytes:
     suite = ET.Element("testsuite", name="kproxy", tests="1", failures="0", errors="1", skipped="0")
     test = ET.SubElement(suite, "testcase", name="kproxy conformance cluster", classname="kproxy")
     message = f"no case was judged: exit status {status}"
-    ET.SubElement(test, "error", message=message).text = text
+    ET.SubElement(test, "error", message=message).text = xml_text(text)
     return bytes(ET.tostring(suite, encoding="utf-8", xml_declaration=True))
 
 
