@@ -154,13 +154,13 @@ def containers(session: nox.Session) -> None:
     """The image, built here, as nodes' proxy in containers of Docker's engine: the first layer of ``kind`` (root)."""
     need_root(session)
     session.install(".[test,kind]")
-    tests = [f"tests/kind/test_{name}.py" for name in ("engine", "containers")]
+    tests = [f"tests/kind/test_{name}.py" for name in ("engine", "k3s", "containers")]
     session.run("pytest", *tests, "--timeout=300", *session.posargs)
 
 
 @nox.session(default=False)
 def kind(session: nox.Session) -> None:
-    """Our image as nodes' proxy in containers; in a cluster of this machine's (``KUBEBUILDER_ASSETS``); in kind's (``--provider``; root)."""
+    """Our image as nodes' proxy in containers; in a cluster of this machine's (``KUBEBUILDER_ASSETS``); in kind's or k3s' (``--provider``; root)."""
     need_root(session)
     session.install(".[test,kind]")
     session.run("pytest", "tests/kind", "--timeout=300", *session.posargs)

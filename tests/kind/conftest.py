@@ -1,7 +1,7 @@
 """Fixtures for tests in containers, an engine with our image in it, and the choice of a cluster.
 
 A missing prerequisite fails, with what to do about it: a skipped packet test proves nothing.  Tests in a cluster of this
-machine's run where its programs are, those in a cluster of kind's with ``--provider``; otherwise the summary lists them as
+machine's run where its programs are, those in a cluster of kind or k3s with ``--provider``; otherwise the summary lists them as
 not run, with what they need.
 """
 
@@ -17,25 +17,28 @@ from images.base import CannotBuild
 from images.build import build
 from kproxy.lab.cluster.command import cluster_spec
 from kproxy.lab.namespaces import LabError
+from tests.kind import k3s, kind
 from tests.kind.cluster import Cluster
 from tests.kind.engine import NoEngine, engine
-from tests.kind.kind import kind_cluster, lacking
 from tests.kind.local import local_cluster, options
 
 CANNOT_RUN = 2
-LAYERS = ("local", "kind")
+PROVIDERS = {"kind": kind.lacking, "k3s": k3s.lacking}
+"""What makes a cluster with ``--provider``, and what it lacks here."""
+LAYERS = ("local", *PROVIDERS)
 """Markers of the layers above containers, in the order they run."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--provider", choices=["kind"], help="also the tests in a cluster, made by this")
+    parser.addoption("--provider", choices=[*PROVIDERS], help="also the tests in a cluster, made by this")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "local: needs the programs and images of a cluster of this machine's")
-    config.addinivalue_line("markers", "kind: needs a cluster; runs with --provider only")
-    if config.getoption("--provider") and (lacks := lacking()):
-        pytest.exit(f"--provider kind: {'; '.join(lacks)}", CANNOT_RUN)
+    for name in PROVIDERS:
+        config.addinivalue_line("markers", f"{name}: needs a cluster; runs with --provider {name} only")
+    if (name := config.getoption("--provider")) and (lacks := PROVIDERS[name]()):
+        pytest.exit(f"--provider {name}: {'; '.join(lacks)}", CANNOT_RUN)
 
 
 def not_run(config: pytest.Config) -> dict[str, str]:
@@ -46,9 +49,9 @@ def not_run(config: pytest.Config) -> dict[str, str]:
     except LabError as reason:
         lacks = " ".join(str(reason).split())
         left_out["local"] = f"tests in a cluster of this machine's were not run: {lacks}"
-    if not config.getoption("--provider"):
-        needs = "; ".join(lacking()) or "nothing is missing here"
-        left_out["kind"] = f"tests in a cluster of kind's were not run: give --provider kind ({needs})"
+    for name in PROVIDERS.keys() - {config.getoption("--provider")}:
+        needs = "; ".join(PROVIDERS[name]()) or "nothing is missing here"
+        left_out[name] = f"tests in a cluster of {name} were not run: give --provider {name} ({needs})"
     return left_out
 
 
@@ -102,7 +105,9 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         with local_cluster(mode) as local:
             yield local
     else:
-        with kind_cluster(request.getfixturevalue("image"), tmp_path_factory.mktemp("kind")) as made:
+        image, folder = request.getfixturevalue("image"), tmp_path_factory.mktemp(provider)
+        opened = kind.kind_cluster(image, folder) if provider == "kind" else k3s.k3s_cluster(image, folder)
+        with opened as made:
             made.install(mode)
             made.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=300s")
             yield made

@@ -23,7 +23,7 @@ from kproxy.model.network import Family
 from tests.kind.cluster import Cluster
 from tests.kind.load import container, pod
 from tests.kind.local import LocalCluster
-from tests.kind.providers import KIND, LOCAL
+from tests.kind.providers import IN_CONTAINERS, LOCAL
 from tests.kind.selection import GLOBS, selected
 from tests.support.waiting import eventually
 
@@ -114,7 +114,7 @@ def test_packets_of_pods_nodes_and_clients_outside_go_where_they_may(
     assert len(judged.having("passed")) > MOST
 
 
-@pytest.mark.parametrize("cluster", [*LOCAL[:1], *KIND], indirect=True)
+@pytest.mark.parametrize("cluster", [*LOCAL[:1], *IN_CONTAINERS], indirect=True)
 def test_a_third_nodes_host_is_the_client_outside_where_there_is_no_better(
     cluster: Cluster, mode: str, tmp_path: Path
 ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from tests.kind import engine, kind
+from tests.kind import engine, engine_cluster, k3s, kind
 
 
 def machine() -> dict[str, object]:
@@ -54,7 +54,7 @@ def test_what_a_cluster_lacks_is_reported_with_what_to_do(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("DOCKER_HOST", raising=False)
-    monkeypatch.setattr(kind, "SOCKET", tmp_path / "docker.sock")
+    monkeypatch.setattr(engine_cluster, "SOCKET", tmp_path / "docker.sock")
     monkeypatch.setenv("PATH", str(tmp_path))
     reported = "; ".join(kind.lacking())
     assert (
@@ -62,6 +62,7 @@ def test_what_a_cluster_lacks_is_reported_with_what_to_do(
     )
     assert "kubectl is not installed: https://kubernetes.io/docs/tasks/tools/" in reported
     assert "no Docker engine runs that may pull kindest/node" in reported
+    assert f"no Docker engine runs that may pull {k3s.NODE_IMAGE}" in "; ".join(k3s.lacking())
 
 
 def test_another_version_of_kind_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

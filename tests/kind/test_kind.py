@@ -10,12 +10,12 @@ import pytest
 from tests.kind.cluster import Cluster
 from tests.kind.kind import kind_cluster
 from tests.kind.load import container, requested
-from tests.kind.providers import KIND, LOCAL
+from tests.kind.providers import IN_CONTAINERS, LOCAL
 
 RESOLVE = "import socket; print(socket.getaddrinfo('kubernetes.default.svc.cluster.local', 443)[0][4][0])"
 
 
-@pytest.mark.parametrize("cluster", KIND, indirect=True)
+@pytest.mark.parametrize("cluster", IN_CONTAINERS, indirect=True)
 def test_names_are_resolved_by_coredns_through_the_proxy(cluster: Cluster) -> None:
     cluster.rolled_out("deployment/coredns", "kube-system")
     resolves(cluster)
