@@ -3,7 +3,6 @@
 One namespace with all addresses on ``lo``; a client with one socket, so with one conntrack entry.
 """
 
-import errno
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +22,7 @@ from kproxy.proxy.backends.ipvs.names import DEVICE
 from kproxy.proxy.daemon.sync.conntrack_cleanup import ConntrackCleaner
 from kproxy.proxy.plan import Exposure, Plan, ServicePlan
 from tests.support.plans import frontend, plan_of, pool, service
-from tests.support.waiting import eventually
+from tests.support.waiting import await_bindable
 
 PORT, TARGET, NODE_PORT = 53, 5353, 30053
 FAMILIES = {
@@ -54,6 +53,7 @@ class World:
         _ip("link", "add", "out", "type", "veth", "peer", "name", "beyond")
         for link in ("lo", "out", "beyond"):
             _ip("link", "set", link, "up")
+        await_bindable(*map(self.address, (1, 2, 9)))
         _ip("route", "add", f"{self.vip}/{bits}", "dev", "out")
         _ip("neigh", "add", self.vip, "lladdr", "02:00:00:00:00:01", "dev", "out", "nud", "permanent")
 
@@ -61,19 +61,8 @@ class World:
         return self._address.format(number)
 
     def bound(self, address: str, port: int = 0) -> socket.socket:
-        """A socket at the address, which the kernel may still be giving the link: one of IPv6 by a work queue."""
         made = socket.socket(self.kind, socket.SOCK_DGRAM)
-
-        def bind() -> bool:
-            try:
-                made.bind((address, port))
-            except OSError as reason:
-                if reason.errno != errno.EADDRNOTAVAIL:
-                    raise
-                return False
-            return True
-
-        assert eventually(bind), address
+        made.bind((address, port))
         made.settimeout(0.3)
         return made
 
