@@ -1,6 +1,6 @@
 """Console for tables and messages: `rich`'s, but a closed pipe (``| head``) ends the command without an error.
 
-Used by every command that prints tables; `kproxy.cli.main` turns the `BrokenPipeError` into an exit status.
+Used by every command that prints tables; `kproxy.cli.output` turns the `BrokenPipeError` into an exit status.
 """
 
 from __future__ import annotations

@@ -7,24 +7,20 @@ Imports are made in the command that needs them, so that the daemon does not loa
 from __future__ import annotations
 
 import argparse
-import os
-import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from functools import partial
 
 from kproxy import __version__
 from kproxy.cli import compare, completion, conformance, kubectl, lab, simulate, spec, trace
 from kproxy.cli.arguments import Command, add_command
-from kproxy.cli.output import OutputFileError, redirected_output
+from kproxy.cli.output import CLOSED_PIPE, OutputFileError, redirected_output, run_until_closed
 from kproxy.cli.parser import Parser
 from kproxy.documents import TEXT, print_document
 from kproxy.options.option import Front
 
 _ABOUT = "A Kubernetes service proxy in readable Python, and a conformance harness for any service proxy."
-
-CLOSED_PIPE = 128 + signal.SIGPIPE
-"""Exit status of a command that judges after the reader of its output has closed it: nobody knows the verdict."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,17 +29,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if tokens[:1] == ["help"]:
         tokens = [*tokens[1:], "--help"]
     if tokens[:1] == ["run"]:
-        return _run(tokens[1:])
+        return run_until_closed(partial(_run, tokens[1:]), 0)
     if tokens[:1] == ["kubectl"]:
         return kubectl.run_plugin(tokens[1:])
+    return run_until_closed(partial(_parse_and_execute, tokens), 0)
+
+
+def _parse_and_execute(tokens: Sequence[str]) -> int:
     options = build_parser().parse_args(tokens)
     try:
-        return _execute(options)
+        return run_until_closed(partial(_execute, options), 0 if options.only_prints else CLOSED_PIPE)
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0 if options.only_prints else CLOSED_PIPE
     except Exception:  # noqa: BLE001 (Python's own status is 1, which says that a case failed)
         traceback.print_exc()
         sys.stderr.write(

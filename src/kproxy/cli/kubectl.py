@@ -16,8 +16,10 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from kproxy.cli.output import run_until_closed
 from kproxy.cli.parser import did_you_mean
 from kproxy.linux.host import HostError, run_tool
 
@@ -79,6 +81,10 @@ class Arguments:
 def run_plugin(arguments: Sequence[str] | None = None) -> int:
     """Run the plugin; returns the exit status, that of kproxy's command or 2."""
     given = split_arguments(sys.argv[1:] if arguments is None else arguments)
+    return run_until_closed(partial(_run_command, given), 0)
+
+
+def _run_command(given: Arguments) -> int:
     name = given.command[0] if given.command else ""
     if name in {"", "help", "-h", "--help"}:
         sys.stdout.write(USAGE)

@@ -1,6 +1,7 @@
-"""Destination of a command's output: ``--output FILE``, of every command that prints data.
+"""Destination of a command's output: ``--output FILE``, of every command that prints data, and a pipe that is closed.
 
 Standard output itself becomes the file, so that another process or kernel in the place of this one writes there too.
+A reader that has read enough (``| head``) is no failure: `run_until_closed` is the one place that decides so.
 """
 
 from __future__ import annotations
@@ -8,9 +9,17 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import select
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+
+CLOSED_PIPE = 128 + signal.SIGPIPE
+"""Exit status of a command that judges after the reader of its output has closed it: nobody knows the verdict."""
+
+_DESCRIPTORS = (1, 2)
+"""Standard output and standard error."""
 
 STANDARD_OUTPUT = "-"
 OWN_FILES = frozenset({"json", "yaml", "junit", "markdown", "html"})
@@ -19,6 +28,32 @@ OWN_FILES = frozenset({"json", "yaml", "junit", "markdown", "html"})
 
 class OutputFileError(Exception):
     """A file for output that cannot be opened; the message names it."""
+
+
+def run_until_closed(command: Callable[[], int], status_if_closed: int) -> int:
+    """Run a command and write out what it printed; returns its exit status, or the other one if its output is closed.
+
+    Raises what the command raises: also `BrokenPipeError`, if the pipe was another than standard output or error.
+    """
+    try:
+        try:
+            return command()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        closed = _closed_by_reader()
+        if not closed:
+            raise
+        _discard(closed)
+        return status_if_closed
+
+
+def _closed_by_reader() -> list[int]:
+    """Those of standard output and standard error that nobody reads any more."""
+    poll = select.poll()
+    for descriptor in _DESCRIPTORS:
+        poll.register(descriptor, 0)
+    return [descriptor for descriptor, events in poll.poll(0) if events & select.POLLERR]
 
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
@@ -62,13 +97,14 @@ def _writing(destination: str) -> Iterator[None]:
     except OSError as error:
         if error.errno not in _FULL:
             raise
-        _discard_output()
+        _discard([sys.stdout.fileno()])
         raise OutputFileError(f"{destination}: {error.strerror}") from error
 
 
-def _discard_output() -> None:
+def _discard(descriptors: Sequence[int]) -> None:
     """Drop what could not be written: it would be tried again, elsewhere or at the interpreter's end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
+    for descriptor in descriptors:
+        os.dup2(nowhere, descriptor)
     os.close(nowhere)
     sys.stdout.flush()

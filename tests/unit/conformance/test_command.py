@@ -1,11 +1,7 @@
 """The command line of the harness: what is selected, and what is refused before anything runs."""
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -250,32 +246,3 @@ def test_the_list_takes_globs_and_refuses_those_that_match_nothing(
     assert SLOW[0] in capsys.readouterr().out
     assert main(["conformance", "list", "--case", "typo"]) == 2
     assert "no case matches typo" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status"),
-    [
-        (("conformance", "list"), 0),
-        (
-            ("conformance", "run", "--proxy", "kproxy", "--testbed", "simulator", "--mode", "nftables"),
-            128 + signal.SIGPIPE,
-        ),
-        (("version",), 0),
-    ],
-    ids=("list", "run", "version"),
-)
-def test_a_reader_who_has_enough_ends_a_print_well_and_a_judgement_without_a_verdict(
-    arguments: tuple[str, ...], status: int
-) -> None:
-    reading, writing = os.pipe()
-    os.close(reading)
-    with os.fdopen(writing, "w") as closed:
-        done = subprocess.run(
-            [sys.executable, "-m", "kproxy", *arguments],
-            stdout=closed,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-    assert done.returncode == status
-    assert "Traceback" not in done.stderr

@@ -45,8 +45,6 @@ def run_daemon_command(arguments: Sequence[str]) -> int:
     except InvalidConfiguration as error:
         where = f"--config {given.text('config')}: " if given.text("config") else ""
         return _report_errors(f"{'' if e.path.startswith('--') else where}{e}" for e in error.problems)
-    except OSError as error:
-        return _report_errors([f"--config {error.filename}: {error.strerror}"])
     return _execute(given, resolved, file)
 
 
@@ -114,8 +112,12 @@ def prepare_node(config: Configuration) -> int:
 
 
 def _watched_config_file(given: ParsedFlags) -> WatchedFile | None:
+    """The file of ``--config``.  Raises `FlagError` if it cannot be read."""
     path = given.text("config")
-    return WatchedFile(Path(path), Path(path).read_bytes()) if path else None
+    try:
+        return WatchedFile(Path(path), Path(path).read_bytes()) if path else None
+    except OSError as error:
+        raise FlagError([f"--config {path}: {error.strerror}"]) from error
 
 
 def _print(text: str) -> int:
