@@ -24,8 +24,14 @@ def syntax_error(error: yaml.YAMLError) -> str:
 
 def print_document(document: object, form: str) -> None:
     """Print a value to standard output as ``json`` or ``yaml``, indented."""
+    sys.stdout.write(document_text(document, form))
+    sys.stdout.flush()
+
+
+def document_text(document: object, form: str) -> str:
+    """Text of a value as ``json`` or ``yaml``, indented."""
     data = msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
-    sys.stdout.write(as_yaml(data) if form == "yaml" else data.decode())
+    return as_yaml(data) if form == "yaml" else data.decode()
 
 
 def as_yaml(json: bytes) -> str:

@@ -48,6 +48,24 @@ def lab(name: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
+def test_a_program_reads_where_a_labs_places_are(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "lab.json"
+    arguments = ["lab", "up", "-f", str(EXAMPLE), "--mode", "nftables", "--kernel", "host", "--name", name]
+    with subprocess.Popen([*KPROXY, *arguments, "-o", "json", "--output", str(file)]) as process:
+        try:
+            assert eventually(lambda: file.exists() and file.read_text().endswith("}\n"), 60)
+            found = json.loads(file.read_text())
+            assert (found["subject"], found["mode"]) == ("kproxy", "nftables")
+            nodes = {node["name"]: node for node in found["nodes"]}
+            shown = in_lab(name, "node/node-a", "ip", "-o", "address").stdout
+            assert nodes["node-a"]["addresses"]
+            assert all(address in shown for address in nodes["node-a"]["addresses"])
+            pods = [pod for node in nodes.values() for pod in node["pods"]]
+            assert in_lab(name, pods[0], "true").returncode == 0
+        finally:
+            process.kill()
+
+
 def in_lab(name: str, where: str, *argv: str) -> subprocess.CompletedProcess[str]:
     return run("lab", "exec", "--name", name, where, "--", *argv)
 

@@ -39,13 +39,13 @@ def _doctor(options: argparse.Namespace) -> int:
 def _kernel_build(options: argparse.Namespace) -> int:
     from kproxy.lab.kernels import command
 
-    return command.build_kernel(options.source, options.jobs)
+    return command.build_kernel(options.source, options.jobs, options.form)
 
 
 def _kernel_fetch(options: argparse.Namespace) -> int:
     from kproxy.lab.kernels import command
 
-    return command.fetch_kernel(options.package)
+    return command.fetch_kernel(options.package, options.form)
 
 
 def _up(options: argparse.Namespace) -> int:
@@ -58,6 +58,7 @@ def _up(options: argparse.Namespace) -> int:
             cluster=cluster_options(options),
             name=options.name,
             kernel=options.kernel,
+            form=options.form,
             arguments=with_new_names(sys.argv[1:]),
         )
     )
@@ -113,7 +114,7 @@ def _cluster_up(options: argparse.Namespace) -> int:
 def _cluster_fetch(options: argparse.Namespace) -> int:
     from kproxy.lab.cluster import fetch
 
-    return fetch.run_fetch(options.assets, options.version, options.url)
+    return fetch.run_fetch(options.assets, options.version, options.url, options.form)
 
 
 def _cluster_exec(options: argparse.Namespace) -> int:
@@ -131,7 +132,7 @@ def _cluster_kubectl(options: argparse.Namespace) -> int:
 def _cluster_kubeconfig(options: argparse.Namespace) -> int:
     from kproxy.lab.cluster import command
 
-    return command.print_kubeconfig(options.name)
+    return command.print_kubeconfig(options.name, options.form)
 
 
 def _cluster_down(options: argparse.Namespace) -> int:

@@ -11,7 +11,15 @@ _DOCUMENTS = (
     | Front.SPEC_SHOW
     | Front.EXPLAIN
     | Front.COMPARE
+    | Front.FUZZ
+    | Front.SIMULATE
     | Front.LAB_DOCTOR
+    | Front.LAB_UP
+    | Front.LAB_KERNEL_BUILD
+    | Front.LAB_KERNEL_FETCH
+    | Front.LAB_CLUSTER_UP
+    | Front.LAB_CLUSTER_FETCH
+    | Front.LAB_CLUSTER_KUBECONFIG
     | Front.VERSION
 )
 RESULT_FORMS = ("json", "yaml", "junit", "markdown", "html")
@@ -35,18 +43,17 @@ _ROWS = (
                 ("text", "short", "json", "yaml"),
                 "; `short`: text without the rules as their tool writes them",
             ),
-            (_RESULTS, ("text", *RESULT_FORMS), "; another than `text` replaces the tables"),
+            (_RESULTS | Front.REPORT, ("text", *RESULT_FORMS), "; another than `text` replaces the tables"),
             (
                 Front.VERIFY,
                 ("text", "json", "yaml", "svg", "shields"),
                 "; `svg`: a badge; `shields`: the endpoint that shields.io makes one of",
             ),
-            (Front.REPORT, ("text", *RESULT_FORMS[2:]), "; another than `text` replaces the tables"),
         )
     ),
     CommandOption(
         name="--output",
-        fronts=_DOCUMENTS | Front.TRACE | _RESULTS | Front.REPORT | Front.VERIFY,
+        fronts=_DOCUMENTS | Front.TRACE | _RESULTS | Front.REPORT | Front.VERIFY | Front.COMPLETION,
         metavar="FILE",
         default="-",
         default_text="standard output",

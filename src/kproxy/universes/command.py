@@ -12,6 +12,7 @@ from pathlib import Path
 
 from kproxy.conformance.subjects.subject import InvalidSubject, Subject, check_mode, load_subject
 from kproxy.console import Console
+from kproxy.documents import TEXT, print_document
 from kproxy.lab.kernels.uml import UmlKernel
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.topology import NODES
@@ -20,7 +21,7 @@ from kproxy.universes.draw import draw_schedule
 from kproxy.universes.judge import Verdict, Violation, judge_universe
 from kproxy.universes.launch import UniverseRun
 from kproxy.universes.recording import Recording
-from kproxy.universes.results import append_result, state_files, universe_result
+from kproxy.universes.results import UniverseResult, append_result, state_files, universe_result
 from kproxy.universes.schedule import Schedule
 from kproxy.universes.schedule_files import InvalidSchedule, load_schedule, schedule_source
 from kproxy.universes.shell import PROMPT, shell_outputs
@@ -60,6 +61,7 @@ class SimulateOptions:
     shrink: bool
     directory: Path
     uml_kernel: str
+    form: str = TEXT
 
     @property
     def stop(self) -> Stop | None:
@@ -110,8 +112,11 @@ class Tally:
 
 
 def run_simulate(options: SimulateOptions) -> int:
-    """Run, judge and print; 0 all lawful, 1 something was not, 2 it could not be run."""
-    console = Console(width=None if sys.stdout.isatty() else 140)
+    """Run, judge and print; 0 all lawful, 1 something was not, 2 it could not be run.
+
+    Where a document is printed, lines go to standard error.
+    """
+    console = Console(stderr=options.form != TEXT, width=None if sys.stdout.isatty() else 140)
     began = time.monotonic()
     if options.shell and not options.stop:
         sys.stderr.write("kproxy: --shell needs the moment: give --until SECONDS\n")
@@ -132,6 +137,14 @@ def run_simulate(options: SimulateOptions) -> int:
     rate = 3600 * campaign.tally.universes / seconds
     text = f"{subject.name}: {campaign.tally}; {seconds:.1f} s, {rate:.0f} universes an hour"
     console.print(text, highlight=False)
+    if options.form != TEXT:
+        document = {
+            "schema": "kproxy-simulate/1",
+            "subject": subject.name,
+            "counts": campaign.tally,
+            "universes": campaign.results,
+        }
+        print_document(document, options.form)
     return campaign.tally.exit_status
 
 
@@ -168,6 +181,8 @@ class Campaign:
     kernel: UmlKernel
     console: Console
     tally: Tally = field(default_factory=Tally)
+    results: list[UniverseResult] = field(default_factory=list)
+    """Results for the document, if one is printed."""
     excuse: Callable[[Violation], str] = lambda _: ""
     mode_began: float = 0.0
     done_before: int = 0
@@ -210,8 +225,9 @@ class Campaign:
                     yield input(PROMPT if sys.stdin.isatty() else "")
 
         for text in shell_outputs(lines(), visit):
-            sys.stdout.write(text)
-            sys.stdout.flush()
+            output = sys.stdout if self.options.form == TEXT else sys.stderr
+            output.write(text)
+            output.flush()
 
     def _play(self, schedules: Iterable[Schedule], arguments: Sequence[str]) -> Iterator[UniverseRun]:
         parallel = self.options.parallel or os.cpu_count() or 1
@@ -221,8 +237,11 @@ class Campaign:
         """Judge a universe, one of ``number``; count, print and write it."""
         verdict = self._judge(run)
         self.tally.add(run.schedule, verdict)
+        result = universe_result(name, mode, run, verdict)
         if self.options.results:
-            append_result(self.options.results, universe_result(name, mode, run, verdict))
+            append_result(self.options.results, result)
+        if self.options.form != TEXT:
+            self.results.append(result)
         seed = f"{name} ({mode}): seed {run.schedule.seed}"
         if number <= MOST_PRINTED or verdict.result != "lawful":
             self._print(f"{seed}: {verdict.result}, {verdict.judged} packets, digest {run.digest}")

@@ -89,11 +89,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("spec", "lab.topology"),
     },
     # universes from seeds: conformance's words and lab, the oracle over time
-    "universes": {*MODEL, "conformance", "lab", "lab.topology", "spec", "console"},
+    "universes": {*MODEL, "conformance", "lab", "lab.topology", "spec", "console", "documents"},
     # what pytest finds: asleep until it is asked for
     "pytest_plugin": {"conformance"},
     "conformance.command": {"conformance", "conformance.testbeds.simulator", "spec", "console", "documents"},
-    "conformance.generate.command": {"conformance", "conformance.command", "console"},
+    "conformance.generate.command": {"conformance", "conformance.command", "console", "documents"},
     "conformance.testbeds.cluster.command": {"conformance", "conformance.command", "lab", "console"},
     # commands for people
     "tools": set(),
@@ -117,6 +117,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # somebody's cluster in the lab: one kept running, two compared
     "tools.lab_session": {
         *("tools.explain", "spec", *MODEL, "linux", "lab", "lab.topology", "conformance", "options"),
+        "documents",
     },
     "tools.compare": {
         "tools.lab_session",

@@ -30,13 +30,11 @@ complete kproxy \
         'c/--against=/f/' \
         'c/--against-binary=/f/' \
         'c/--out=/d/' \
-        'c/--kubeconfig=/f/' \
-        'c/-o=/(text junit markdown html)/' \
-        'c/--format=/(text junit markdown html)/' \
-        'c/-o=/(text json yaml svg shields)/' \
-        'c/--format=/(text json yaml svg shields)/' \
         'c/-o=/(text json yaml)/' \
         'c/--format=/(text json yaml)/' \
+        'c/--kubeconfig=/f/' \
+        'c/-o=/(text json yaml svg shields)/' \
+        'c/--format=/(text json yaml svg shields)/' \
         'c/-f=/f/' \
         'c/--file=/f/' \
         'c/--kernel=/(auto host rootless)/' \
@@ -75,13 +73,11 @@ complete kproxy \
         'n/--against/f/' \
         'n/--against-binary/f/' \
         'n/--out/d/' \
-        'n/--kubeconfig/f/' \
-        'n/-o/(text junit markdown html)/' \
-        'n/--format/(text junit markdown html)/' \
-        'n/-o/(text json yaml svg shields)/' \
-        'n/--format/(text json yaml svg shields)/' \
         'n/-o/(text json yaml)/' \
         'n/--format/(text json yaml)/' \
+        'n/--kubeconfig/f/' \
+        'n/-o/(text json yaml svg shields)/' \
+        'n/--format/(text json yaml svg shields)/' \
         'n/-f/f/' \
         'n/--file/f/' \
         'n/--kernel/(auto host rootless)/' \

@@ -115,6 +115,7 @@ _shtab_kproxy_compare_defaults_added=0
 
 _shtab_kproxy_completion_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--output[where the output goes\; messages go to standard error (default\: standard output)]:FILE:_files"
   ":\`bash\`, \`zsh\` or \`tcsh\`:(bash zsh tcsh)"
 )
 
@@ -179,6 +180,8 @@ _shtab_kproxy_conformance_fuzz_options=(
   "--against-mode[the second subject\'s mode (default\: that of the first)]:MODE:"
   "--out[folder for failing worlds, as Python modules (default\: worlds)]:DIR:_files -/"
   "--no-shrink[keep failing worlds as they are, instead of making them small]"
+  {-o,--format}"[form of the output (default\: text)]:form:(text json yaml)"
+  "--output[where the output goes\; messages go to standard error (default\: standard output)]:FILE:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -202,7 +205,7 @@ _shtab_kproxy_conformance_report_options=(
   "--markdown[write results as Markdown, for the summary of a CI job (\`\"\$GITHUB_STEP_SUMMARY\"\`)\; \`-\` for standard output]:FILE:_files"
   "--html[write results as one HTML file that needs no network\; \`-\` for standard output]:FILE:_files"
   "--schema[print the JSON Schema of results, and nothing else]"
-  {-o,--format}"[form of the output\; another than \`text\` replaces the tables (default\: text)]:form:(text junit markdown html)"
+  {-o,--format}"[form of the output\; another than \`text\` replaces the tables (default\: text)]:form:(text json yaml junit markdown html)"
   "--output[where the output goes\; messages go to standard error (default\: standard output)]:FILE:_files"
   "(*)::results that \`kproxy conformance run --json\` wrote:_files"
 )
@@ -321,6 +324,8 @@ _shtab_kproxy_lab_cluster_fetch_options=(
   "--assets[the folder of Kubernetes\' programs, and of images in its folder \`images\` (default\: what \`KUBEBUILDER_ASSETS\` names)]:DIR:_files -/"
   "--version[the version of Kubernetes (default\: 1.36.2)]:X.Y.Z:"
   "--url[the release site, or a mirror of it (default\: https\:\/\/dl.k8s.io\/release)]:URL:"
+  {-o,--format}"[form of the output (default\: text)]:form:(text json yaml)"
+  "--output[where the output goes\; messages go to standard error (default\: standard output)]:FILE:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -329,6 +334,8 @@ _shtab_kproxy_lab_cluster_fetch_defaults_added=0
 _shtab_kproxy_lab_cluster_kubeconfig_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--name[which cluster, if there are several (default\: default)]:NAME:"
+  {-o,--format}"[form of the output (default\: text)]:form:(text json yaml)"
+  "--output[where the output goes\; messages go to standard error (default\: standard output)]:FILE:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -352,6 +359,8 @@ _shtab_kproxy_lab_cluster_up_options=(
   "--mode[the mode that it runs in (default\: \`nftables\`\; of a subject file the first of its modes)]:MODE:"
   "--deploy[the folder of kproxy\'s manifests (default\: \`deploy\` of the clone)]:DIR:_files -/"
   "--binary[the subject\'s program]:PATH:_files"
+  {-o,--format}"[form of the output (default\: text)]:form:(text json yaml)"
+  "--output[where the output goes\; messages go to standard error (default\: standard output)]:FILE:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -396,6 +405,8 @@ _shtab_kproxy_lab_kernel_build_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--source[the package of the kernel\'s source (default\: the newest linux-source-X.Y of apt)]:PACKAGE:"
   "--jobs[number of compilers at once (default\: as many as processors)]:N:"
+  {-o,--format}"[form of the output (default\: text)]:form:(text json yaml)"
+  "--output[where the output goes\; messages go to standard error (default\: standard output)]:FILE:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -404,6 +415,8 @@ _shtab_kproxy_lab_kernel_build_defaults_added=0
 _shtab_kproxy_lab_kernel_fetch_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--package[the package of the kernel (default\: the one of linux-image-amd64)]:PACKAGE:"
+  {-o,--format}"[form of the output (default\: text)]:form:(text json yaml)"
+  "--output[where the output goes\; messages go to standard error (default\: standard output)]:FILE:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -432,6 +445,8 @@ _shtab_kproxy_lab_up_options=(
   "--kernel[kernel of the lab\; \`auto\` is the first that can run it, \`kproxy lab doctor\` lists them (default\: auto)]:kernel:(auto host rootless)"
   "--iptables[the variant of iptables that the proxies find (default\: nft where the kernel has it)]:iptables:(auto nft legacy)"
   "--sync-timeout[how long a proxy may take to apply changes\; after that it has failed (default\: 60\; 240 on an emulated kernel)]:SECONDS:"
+  {-o,--format}"[form of the output (default\: text)]:form:(text json yaml)"
+  "--output[where the output goes\; messages go to standard error (default\: standard output)]:FILE:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -521,6 +536,8 @@ _shtab_kproxy_simulate_options=(
   "--mode[one of the subject\'s modes\; without it, every mode, each in a run of its own]:MODE:"
   "--uml-kernel[a User-Mode Linux kernel (default\: \`\$KPROXY_UML_KERNEL\`, else the one built, else the one packaged)]:PATH:_files"
   "--iptables[the variant of iptables that the subject finds (default\: both without --mode, else nft where the kernel has it)]:iptables:(auto nft legacy)"
+  {-o,--format}"[form of the output (default\: text)]:form:(text json yaml)"
+  "--output[where the output goes\; messages go to standard error (default\: standard output)]:FILE:_files"
 )
 
 # guard to ensure default positional specs are added only once per session

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -26,6 +27,7 @@ from kproxy.conformance.options import RunOptions
 from kproxy.conformance.reports.results import CaseResult, Report, Result
 from kproxy.conformance.subjects.subject import InvalidSubject, Subject, check_mode, load_subject
 from kproxy.console import Console
+from kproxy.documents import TEXT, print_document
 
 SIMULATOR_LAB_CASES = 25
 """Number of worlds in one lab of the simulator, which walks the rules in memory one by one: more would be slower."""
@@ -48,12 +50,16 @@ class FuzzOptions:
     other_run: RunOptions | None = None
     directory: Path = Path("worlds")
     shrink: bool = True
+    form: str = TEXT
     arguments: tuple[str, ...] = ()
 
 
 def run_fuzz(options: FuzzOptions) -> int:
-    """Run, report, shrink failures; 0 all lawful, 1 something was not, 2 it could not be run."""
-    console = Console(width=None if sys.stdout.isatty() else 140)
+    """Run, report, shrink failures; 0 all lawful, 1 something was not, 2 it could not be run.
+
+    Where a document is printed, lines go to standard error.
+    """
+    console = Console(stderr=options.form != TEXT, width=None if sys.stdout.isatty() else 140)
     cases = list(islice(generate_worlds(options.seed, options.worlds), options.worlds))
     if options.only:
         cases = [cases[number] for number in options.only if number < len(cases)]
@@ -84,7 +90,7 @@ def _run_in_other_kernel(options: FuzzOptions, cases: Sequence[Case]) -> int | N
 
     try:
         chosen = placement.kernel_for_run(run, cases)
-        repeat = ("--seed", str(options.seed), "--kernel", "host", "--time", "real")
+        repeat = ("--seed", str(options.seed), "--kernel", "host", "--time", "real", "--output", "-")
         argv = [sys.executable, "-m", "kproxy", "conformance", "fuzz", *options.arguments, *repeat]
         return placement.rerun_in_kernel(chosen.survey.name, run, argv)
     except placement.NoKernel as reason:
@@ -124,6 +130,7 @@ async def _judge(options: FuzzOptions, cases: Sequence[Case], console: Console) 
     results = await _run_cases(options.run, cases)
     failed = [entry for entry in results if entry.result is Result.FAILED]
     shown: set[tuple[str, ...]] = set()
+    kept: dict[str, str] = {}
     deadline = time.monotonic() + SHRINKING_SECONDS
     for entry in failed:
         _print_failure(entry, console)
@@ -132,6 +139,7 @@ async def _judge(options: FuzzOptions, cases: Sequence[Case], console: Console) 
             shown.add(clauses)
             small = await _shrink(options.run, entry, deadline) if options.shrink else entry.case
             path = _write_case(options, small, entry.case)
+            kept[entry.case.id] = str(path)
             console.print(f"  kept:    {path}", markup=False, highlight=False, soft_wrap=True)
     for entry in results:
         if entry.result is Result.BROKEN:
@@ -142,7 +150,36 @@ async def _judge(options: FuzzOptions, cases: Sequence[Case], console: Console) 
     counts = {kind: sum(entry.result is kind for entry in results) for kind in Result}
     summary = ", ".join(f"{number} {kind.value}" for kind, number in counts.items() if number)
     console.print(f"{options.run.proxy} ({options.run.mode}): {summary}", highlight=False)
+    if options.form != TEXT:
+        print_document(_judged_document(options, results, kept), options.form)
     return report.exit_code
+
+
+def _judged_document(
+    options: FuzzOptions, results: Sequence[CaseResult], kept: Mapping[str, str]
+) -> dict[str, object]:
+    """Results as data; ``kept``: the file of each world that was kept."""
+    failed = [entry for entry in results if entry.result is Result.FAILED]
+    return {
+        "schema": "kproxy-fuzz/1",
+        "subject": options.run.proxy,
+        "mode": options.run.mode,
+        "seed": options.seed,
+        "worlds": len(results),
+        "counts": Counter(entry.result.value for entry in results),
+        "failed": [
+            {
+                "world": entry.case.id,
+                "what": entry.findings[0].what,
+                "lawful": entry.findings[0].lawful,
+                "seen": entry.findings[0].seen,
+                "clauses": list(entry.findings[0].clauses),
+                "file": kept.get(entry.case.id, ""),
+            }
+            for entry in failed
+        ],
+        "broken": {entry.case.id: entry.reason for entry in results if entry.result is Result.BROKEN},
+    }
 
 
 async def _shrink(options: RunOptions, entry: CaseResult, deadline: float) -> Case:
@@ -198,6 +235,17 @@ async def _compare(options: FuzzOptions, other: RunOptions, cases: Sequence[Case
         f"{compared} packets, {len(found)} with different outcomes, {wrong} of them unlawful ones",
         highlight=False,
     )
+    if options.form != TEXT:
+        document = {
+            "schema": "kproxy-fuzz-differences/1",
+            "subjects": names,
+            "seed": options.seed,
+            "worlds": len(cases),
+            "packets": compared,
+            "unlawful": wrong,
+            "differences": found,
+        }
+        print_document(document, options.form)
     if any(entry.result is Result.BROKEN for entry in results):
         return 2
     return 1 if wrong else 0

@@ -7,7 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from kproxy.conformance.reports import badge, comparison_console, results_document, verification
 from kproxy.conformance.reports.comparison import compare_runs
-from kproxy.conformance.reports.outputs import OutputError, Outputs, write_comparison
+from kproxy.conformance.reports.outputs import (
+    OutputError,
+    Outputs,
+    write_comparison,
+    write_comparison_document,
+)
 from kproxy.conformance.reports.results import CANNOT_RUN, LAWFUL, UNLAWFUL
 from kproxy.conformance.reports.results_reader import InvalidResults, load_results, read_document
 from kproxy.conformance.reports.verification import Verification
@@ -22,6 +27,7 @@ def report_files(files: Sequence[str], outputs: Outputs) -> int:
         comparison = compare_runs(load_results(files))
         comparison_console.print_comparison(comparison, Console(stderr=outputs.takes_standard_output))
         write_comparison(comparison, outputs)
+        write_comparison_document(comparison, outputs)
     except (InvalidResults, OutputError) as reason:
         console = Console(stderr=True)
         console.print(f"kproxy conformance report: {reason}", style="bold", markup=False, soft_wrap=True)

@@ -80,6 +80,38 @@ class Comparison:
         return [result for result in results if result in JUDGED]
 
 
+def differences_document(comparison: Comparison) -> dict[str, object]:
+    """The comparison as data: each run with its counts, and the verdicts of each case that the runs differ in."""
+    return {
+        "schema": "kproxy-comparison/1",
+        "runs": [
+            {
+                "name": column.name,
+                "subject": column.run.subject,
+                "mode": column.run.mode,
+                "file": column.where,
+                "environment": dict(column.run.environment),
+                "counts": {result.value: number for result, number in column.counts.items()},
+            }
+            for column in comparison.columns
+        ],
+        "cases": len(comparison.cases),
+        "partly_judged": list(comparison.partly_judged),
+        "differing": [
+            {
+                "case": id,
+                "clauses": list(comparison.clauses.get(id, ())),
+                "results": {
+                    column.name: column.results[id].result.value
+                    for column in comparison.columns
+                    if id in column.results
+                },
+            }
+            for id in comparison.differing
+        ],
+    }
+
+
 def compare_runs(documents: Sequence[DocumentRead]) -> Comparison:
     """The comparison of all runs of all documents."""
     columns = [

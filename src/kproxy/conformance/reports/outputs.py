@@ -9,9 +9,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from kproxy.conformance.reports import junit, markdown, page, results_document
-from kproxy.conformance.reports.comparison import Comparison, compare_runs
+from kproxy.conformance.reports.comparison import Comparison, compare_runs, differences_document
 from kproxy.conformance.reports.results_reader import parse_results
-from kproxy.documents import as_yaml
+from kproxy.documents import as_yaml, document_text
 
 STANDARD_OUTPUT = "-"
 MOST_EVIDENCE_CHARACTERS = 6000
@@ -93,6 +93,13 @@ def write_comparison(comparison: Comparison, outputs: Outputs) -> None:
         write_bytes(
             page.render_html(comparison, _evidence_folders(comparison, outputs.html)).encode(), outputs.html
         )
+
+
+def write_comparison_document(comparison: Comparison, outputs: Outputs) -> None:
+    """Write a comparison as JSON and YAML, where requested.  Raises `OutputError`."""
+    for form in ("json", "yaml"):
+        if where := outputs.destinations.get(form):
+            write_bytes(document_text(differences_document(comparison), form).encode(), where)
 
 
 def _evidence_folders(comparison: Comparison, where: str) -> Mapping[str, page.EvidenceFolder]:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import yaml
 
+from kproxy.documents import TEXT, print_document
 from kproxy.lab.cluster import session
 from kproxy.lab.cluster.cluster import ClusterSpec, LabCluster
 from kproxy.lab.cluster.layout import OUTSIDE, ClusterLayout
@@ -29,6 +30,7 @@ from kproxy.lab.cluster.service_proxy import (
 )
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.topology import SWITCH
+from kproxy.model.network import Family
 
 CANNOT = 2
 DEPLOY = Path(__file__).parents[4] / "deploy"
@@ -51,6 +53,7 @@ class ClusterUpOptions:
     mode: str
     deploy: Path
     name: str
+    form: str = TEXT
     programs: MakePrograms | None = None
 
     @property
@@ -80,12 +83,16 @@ def run_as_administrator(name: str, arguments: Sequence[str]) -> int:
     return _run("kubectl", name, lambda found: found.kubectl_command(arguments))
 
 
-def print_kubeconfig(name: str) -> int:
+def print_kubeconfig(name: str, form: str = TEXT) -> int:
     """Print the path of a cluster's kubeconfig, which is valid on this machine."""
     try:
-        sys.stdout.write(f"{session.find_session(name).kubeconfig}\n")
+        path = str(session.find_session(name).kubeconfig)
     except LabError as reason:
         return cannot("kubeconfig", reason)
+    if form == TEXT:
+        sys.stdout.write(f"{path}\n")
+    else:
+        print_document({"schema": "kproxy-lab-cluster/1", "name": name, "kubeconfig": path}, form)
     return 0
 
 
@@ -139,7 +146,24 @@ async def _open(options: ClusterUpOptions, stack: AsyncExitStack) -> LabCluster:
         await proxies.start()
     session.publish(options.name, cluster, (SWITCH, *OUTSIDE))
     progress(f"ready: {len(cluster.nodes)} nodes; export KUBECONFIG={cluster.kubeconfig}")
+    if options.form != TEXT:
+        print_document(cluster_document(options, cluster), options.form)
     return cluster
+
+
+def cluster_document(options: ClusterUpOptions, cluster: LabCluster) -> dict[str, object]:
+    """A running cluster as data."""
+    layout = cluster.spec.layout
+    return {
+        "schema": "kproxy-lab-cluster/1",
+        "name": options.name,
+        "kubeconfig": str(cluster.kubeconfig),
+        "proxy": options.proxy,
+        "mode": options.mode,
+        "nodes": {
+            node: [str(layout.node_address(node, family)) for family in Family] for node in cluster.nodes
+        },
+    }
 
 
 def cluster_spec(options: ClusterUpOptions) -> ClusterSpec:

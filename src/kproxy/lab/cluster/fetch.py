@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from kproxy.documents import TEXT, print_document
 from kproxy.lab.cluster.programs import KUBERNETES
 from kproxy.lab.kube.assets import VARIABLE
 from kproxy.lab.namespaces import LabError
@@ -59,13 +60,23 @@ class Release:
         return f"{self.url.rstrip('/')}/v{self.version}/bin/linux/{architecture}/{name}"
 
 
-def run_fetch(assets: Path | None, version: str, url: str) -> int:
+def run_fetch(assets: Path | None, version: str, url: str, form: str = TEXT) -> int:
     """Fill a folder with a version's programs; 0, or 2 when something of it is missing."""
     try:
-        fetch_programs(Release(version=version, url=url), _folder(assets), _say)
+        folder = _folder(assets)
+        fetched = fetch_programs(Release(version=version, url=url), folder, _say)
     except LabError as reason:
         sys.stderr.write(f"kproxy lab cluster fetch: {reason}\n")
         return _CANNOT
+    if form != TEXT:
+        document = {
+            "schema": "kproxy-lab-assets/1",
+            "version": version,
+            "folder": str(folder),
+            "fetched": fetched,
+            "there": [name for name in FETCHED if name not in fetched],
+        }
+        print_document(document, form)
     return 0
 
 
@@ -80,19 +91,24 @@ def _say(line: str) -> None:
     sys.stderr.write(f"{line}\n")
 
 
-def fetch_programs(release: Release, folder: Path, report: Callable[[str], None]) -> None:
-    """Fetch all programs that are not in the folder already.  Raises `LabError`, which names all that is missing."""
+def fetch_programs(release: Release, folder: Path, report: Callable[[str], None]) -> list[str]:
+    """Fetch all programs that are not in the folder already, and return their names.
+
+    Raises `LabError`, which names all that is missing.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    problems = []
+    problems, gotten = [], []
     for name in FETCHED:
         try:
             fetched = _fetch(release, name, folder / name)
         except LabError as reason:
             problems.append(f"{name}: {reason}")
         else:
+            gotten += [name] if fetched else []
             report(f"{name}: {'fetched' if fetched else 'there already'}, checksum verified")
     if problems:
         raise LabError("these are missing:\n  " + "\n  ".join(problems))
+    return gotten
 
 
 def _fetch(release: Release, name: str, file: Path) -> bool:

@@ -107,23 +107,22 @@ def simulation_advice(surveys: Sequence[KernelSurvey]) -> str:
     return f"kproxy simulate: runs on uml ({survey.what})"
 
 
-def build_kernel(package: str, jobs: int) -> int:
+def build_kernel(package: str, jobs: int, form: str = TEXT) -> int:
     """Build a User-Mode Linux kernel into the cache; 0 when it has passed its self-test."""
     recipe = Recipe(cache=uml.cache_folder(), package=package, jobs=jobs or len(os.sched_getaffinity(0)))
     names = ", ".join(ability.value for ability in SELF_TEST)
     done = f"used once each, and working: {names}"
-    return _made("build", lambda tell: build_uml_kernel(recipe, _self_test, tell), done)
+    return _made("build", lambda tell: build_uml_kernel(recipe, _self_test, tell), done, form)
 
 
-def fetch_kernel(package: str) -> int:
+def fetch_kernel(package: str, form: str = TEXT) -> int:
     """Fetch a distribution's kernel for virtual machines into the cache; 0 on success."""
-    return _made(
-        "fetch", lambda tell: vm.fetch_vm_kernel(package, tell), "kproxy conformance run --kernel vm uses it"
-    )
+    done = "kproxy conformance run --kernel vm uses it"
+    return _made("fetch", lambda tell: vm.fetch_vm_kernel(package, tell), done, form)
 
 
-def _made(verb: str, make: Callable[[ProgressCallback], Path], done: str) -> int:
-    """Make a kernel with a live progress line, and print its path."""
+def _made(verb: str, make: Callable[[ProgressCallback], Path], done: str, form: str) -> int:
+    """Make a kernel with a live progress line, and print its path and a remark."""
     find_system_programs()
     console = Console(stderr=True)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
@@ -142,7 +141,10 @@ def _made(verb: str, make: Callable[[ProgressCallback], Path], done: str) -> int
         text = f"kproxy lab kernel {verb}: {reason}"
         console.print(text, style="bold", highlight=False, markup=False, soft_wrap=True)
         return FAILED
-    Console().print(f"{path}\n{done}", highlight=False, soft_wrap=True)
+    if form == TEXT:
+        Console().print(f"{path}\n{done}", highlight=False, soft_wrap=True)
+    else:
+        print_document({"schema": "kproxy-lab-kernel/1", "kernel": str(path), "remark": done}, form)
     return DONE
 
 

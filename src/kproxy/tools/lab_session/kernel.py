@@ -22,7 +22,8 @@ def restart_in_kernel(
 ) -> int | None:
     """Exit status of the same command in another kernel; None when it is to run in this process.
 
-    ``arguments``: the command's, without ``--kernel``. Raises `CannotCopy`.
+    ``arguments``: the command's, without ``--kernel``. Its output is this process's, which is the file of ``--output``
+    already. Raises `CannotCopy`.
     """
     if kernel == "host":
         return None
@@ -34,7 +35,7 @@ def restart_in_kernel(
         chosen = pick_kernel(
             {k: look for k, look in every.items() if k in allowed}, KernelNeeds(always=always)
         )
-        argv = [sys.executable, "-m", "kproxy", *arguments, "--kernel", "host"]
+        argv = [sys.executable, "-m", "kproxy", *arguments, "--kernel", "host", "--output", "-"]
         return placement.rerun_in_kernel(chosen.survey.name, RunOptions(mode=modes[0], kernel=kernel), argv)
     except (LabError, placement.NoKernel) as reason:
         raise CannotCopy(str(reason)) from reason

@@ -22,6 +22,7 @@ import msgspec
 from kproxy.conformance.generate.from_dump import PROBE_POD
 from kproxy.conformance.subjects.subject import InvalidSubject
 from kproxy.conformance.testbed import HarnessError, SubjectFailed
+from kproxy.documents import TEXT, print_document
 from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.kernels.current import kernel_here
 from kproxy.lab.namespaces import LabError
@@ -57,6 +58,7 @@ class UpOptions:
     cluster: ReplicaOptions
     name: str = DEFAULT_LAB
     kernel: str = "auto"
+    form: str = TEXT
     arguments: Sequence[str] = ()
 
 
@@ -72,7 +74,7 @@ def run_lab_up(options: UpOptions) -> int:
         dump = load_dump(options.cluster)
         place = replica_topology(dump, options.cluster.nodes, together=False)
         order = replace(proxy_setup(options.cluster, subject, mode), daemons=False)
-        asyncio.run(_stay(dump, place, order, control))
+        asyncio.run(_stay(dump, place, order, control, options.form))
     except (CannotCopy, InvalidSubject, LabError, HarnessError, SubjectFailed) as reason:
         sys.stderr.write(f"kproxy lab up: {reason}\n")
         return CANNOT
@@ -99,14 +101,14 @@ def _control(name: str) -> socket.socket:
 # --------------------------------------------------------------------------- staying
 
 
-async def _stay(dump: Dump, place: Topology, order: ProxySetup, control: socket.socket) -> None:
+async def _stay(dump: Dump, place: Topology, order: ProxySetup, control: socket.socket, form: str) -> None:
     os.environ.pop(CONTROL, None)
     control.setblocking(False)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, ended.set)
-    opening = asyncio.create_task(_open(dump, place, order, control, ended))
+    opening = asyncio.create_task(_open(dump, place, order, control, ended, form))
     waiting = asyncio.create_task(ended.wait())
     await asyncio.wait({opening, waiting}, return_when=asyncio.FIRST_COMPLETED)
     if not opening.done():
@@ -124,14 +126,18 @@ async def _open(
     order: ProxySetup,
     control: socket.socket,
     ended: asyncio.Event,
+    form: str,
 ) -> None:
     async with open_replica(dump, place, order) as replica:
         await replica.remove_sentinels()
         replica.lab.servers.greet = CurlReply(dump)
         desk = ControlServer(dump, replica, ended)
         serving = asyncio.create_task(desk.serve(control))
-        sys.stdout.write(lab_summary(dump, replica))
-        sys.stdout.flush()
+        if form == TEXT:
+            sys.stdout.write(lab_summary(dump, replica))
+            sys.stdout.flush()
+        else:
+            print_document(lab_document(dump, replica), form)
         try:
             await _watch(replica)
         finally:
@@ -189,6 +195,34 @@ def lab_summary(dump: Dump, replica: Replica) -> str:
         "from another shell: kproxy lab exec pod/NAME -- curl ADDRESS, kproxy lab kubectl get svc, kproxy lab down",
     ]
     return "\n".join(lines) + "\n"
+
+
+def lab_document(dump: Dump, replica: Replica) -> dict[str, object]:
+    """The same as data."""
+    place, order = replica.topology, replica.order
+    clients = ((CLIENT, place.client_address), (REMOTE, place.remote_address))
+    return {
+        "schema": "kproxy-lab/1",
+        "subject": order.subject.name,
+        "mode": order.mode,
+        "services": len(dump.cluster.services),
+        "nodes": [
+            {
+                "name": name,
+                "addresses": [str(address) for address in place.node_address[node].values()],
+                "pods": [pod for pod in place.pods[node] if pod not in PROBE_POD.values()],
+            }
+            for node, name in place.hostnames.items()
+        ],
+        "clients": {
+            client: {
+                place.hostnames[node]: [str(address) for address in pair.values()]
+                for node, pair in addresses.items()
+            }
+            for client, addresses in clients
+        },
+        "unserved": [str(endpoint) for endpoint in replica.unserved],
+    }
 
 
 def _text(pair: Pair) -> str:

@@ -1,6 +1,7 @@
 """Programs from a release site: here a local HTTP server with its paths and checksums."""
 
 import hashlib
+import json
 import platform
 import threading
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kproxy.cli import main
 from kproxy.lab.cluster import fetch
 from kproxy.lab.namespaces import LabError
 
@@ -65,6 +67,24 @@ def test_what_is_there_and_right_is_not_fetched_again(
         (site / name).unlink()
     fetch.fetch_programs(release, folder, lines.append)
     assert lines == [f"{name}: there already, checksum verified" for name in fetch.FETCHED]
+
+
+def test_a_program_reads_which_were_fetched(
+    release: fetch.Release, site: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder, file = tmp_path / "assets", tmp_path / "fetched.json"
+    folder.mkdir()
+    (folder / "kubelet").write_bytes((site / "kubelet").read_bytes())
+    arguments = ("--assets", str(folder), "--url", release.url, "--version", VERSION)
+    assert main(["lab", "cluster", "fetch", *arguments, "-o", "json", "--output", str(file)]) == 0
+    assert json.loads(file.read_text()) == {
+        "schema": "kproxy-lab-assets/1",
+        "version": VERSION,
+        "folder": str(folder),
+        "fetched": [name for name in fetch.FETCHED if name != "kubelet"],
+        "there": ["kubelet"],
+    }
+    assert capfd.readouterr().out == ""
 
 
 def test_a_program_that_is_there_but_wrong_is_replaced(release: fetch.Release, tmp_path: Path) -> None:
