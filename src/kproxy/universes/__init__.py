@@ -11,6 +11,7 @@ The way of a universe, module by module:
 - `launch`: boots the guest, and takes the recording's digest.
 - `history`: the objects that a node's rules may reflect at a time.
 - `judge`: outside again, compares each probe with the oracle's verdict on all of these.
+- `shrink`: the shortest schedule that fails. `conformance_case`: the same as a case, where one can express it.
 
 Computing takes no time in a universe, so a change is in effect at the very moment it is made unless a program waits.
 """

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kproxy.conformance.generate.case_source import case_source
 from kproxy.conformance.subjects.subject import InvalidSubject, Subject, check_mode, load_subject
 from kproxy.console import Console
 from kproxy.documents import TEXT, print_document
@@ -17,6 +18,7 @@ from kproxy.lab.kernels.uml import UmlKernel
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.topology import NODES
 from kproxy.universes import launch
+from kproxy.universes.conformance_case import InexpressibleSchedule, case_of_schedule
 from kproxy.universes.draw import draw_schedule
 from kproxy.universes.judge import Verdict, Violation, judge_universe
 from kproxy.universes.launch import UniverseRun
@@ -318,13 +320,43 @@ class Campaign:
         """Write the timeline of a shortened schedule, and the state of its nodes when it first was unlawful."""
         (run,) = self._play([small], arguments)
         verdict = self._judge(run)
-        if run.recording is None or not verdict.violations:
+        if run.recording is None:
+            return
+        if not verdict.violations:
+            self._print("no case: none can show how a proxy ends, nor what its cleanup leaves")
             return
         self._write_timeline(small, run.recording, verdict, name)
+        self._write_case(small, run.recording, verdict, name, arguments)
         until = round(verdict.violations[0].at + JUST_AFTER, 6)
         (stopped,) = self._play([small], (*arguments, *Stop(until).arguments))
         if stopped.recording:
             self._write_state(stopped.recording, name, until)
+
+    def _write_case(
+        self,
+        small: Schedule,
+        recording: Recording,
+        verdict: Verdict,
+        name: str,
+        arguments: Sequence[str],
+    ) -> None:
+        """Write a shortened schedule as a conformance case, if that fails too; else print why there is none."""
+        path = self.options.directory / f"{name}-case.py"
+        proxy, _, mode, _ = arguments
+        try:
+            found = case_of_schedule(small, recording, verdict.violations[0])
+        except InexpressibleSchedule as reason:
+            self._print(f"no case: {reason}")
+            return
+        options = f"--proxy {proxy} --mode {mode} --case-file {path.name}"
+        path.write_text(
+            case_source(found, f"Universe {small.seed} as a case: `kproxy conformance run {options}`.")
+        )
+        if why := launch.reason_against_case(self.kernel, path, arguments):
+            path.unlink()
+            self._print(f"no case: {why}")
+        else:
+            self._print(f"its case, which fails too: {path}")
 
     def _print(self, text: str) -> None:
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -1,11 +1,13 @@
-"""Launch of universes: boots a guest for each schedule, and returns its recording with a digest."""
+"""Launch of universes: boots a guest for each schedule, and returns its recording with a digest; runs the case of a schedule."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import shutil
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,6 +93,25 @@ def universe_job(kernel: uml.UmlKernel, schedule: Schedule, arguments: Sequence[
         universe=schedule.seed,
         files={_SCHEDULE: schedule_source(schedule, "The schedule of this universe.")},
     )
+
+
+def reason_against_case(kernel: uml.UmlKernel, path: Path, arguments: Sequence[str]) -> str:
+    """Why a case file does not show what its schedule did, run in a guest; empty where it fails too.
+
+    ``arguments``: of `kproxy.universes.__main__`, after the schedule.
+    """
+    proxy, binary, mode, variant = arguments
+    with tempfile.TemporaryDirectory(dir=uml.visible_scratch()) as evidence:
+        command = (
+            *(sys.executable, "-m", "kproxy", "conformance", "run", "--case-file", str(path.absolute())),
+            *("--proxy", proxy, *(("--binary", binary) if binary else ()), "--mode", mode),
+            *("--iptables", variant, "--evidence", evidence),
+            *("--kernel", "uml", "--uml-kernel", str(kernel.path), "--time", "virtual"),
+        )
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (our own command line)
+    if done.returncode > 1:
+        return f"it could not be run: {' '.join(done.stderr.split())}"
+    return "" if done.returncode else "without the schedule's times, and by chance, it passes"
 
 
 def constant_environment() -> dict[str, str]:

@@ -48,7 +48,7 @@ def _answer_probe(
 ) -> tuple[Probe, tuple[ClauseId, ...]]:
     """Probe with the oracle's expectation, and the clauses that this rests on."""
     found = _expect(instance, cluster, instance.bound_packet(probe.sender, probe.to))
-    lawful = _symbolic_outcomes(instance, found.outcomes, probe.to)
+    lawful = symbolic_outcomes(instance, found.outcomes, probe.to)
     spread = _must_spread(instance, found, probe)
     return replace(probe, expect=lawful, spread=spread), found.clauses
 
@@ -57,7 +57,7 @@ def _expect(instance: Instance, cluster: api.Cluster, bound: BoundPacket) -> Exp
     return expect(cluster, node_facts(bound.node, instance.case.profile, instance.topology), bound.packet)
 
 
-def _symbolic_outcomes(instance: Instance, outcomes: frozenset[Outcome], to: Target) -> Lawful:
+def symbolic_outcomes(instance: Instance, outcomes: frozenset[Outcome], to: Target) -> Lawful:
     """Outcomes in names: addresses of endpoints replaced by the pods they belong to."""
     names = {
         one: seen
@@ -87,11 +87,12 @@ def without_unanswerable_probes(case: Case) -> Case:
     """
     (family,) = case.families
     instance = Instance(case, family, 0, 0)
-    steps = [step for step in case.steps if not isinstance(step, Probe) or _is_answerable(instance, step)]
+    steps = [step for step in case.steps if not isinstance(step, Probe) or is_answerable(instance, step)]
     return with_oracle_answers(replace(case, steps=tuple(steps)))
 
 
-def _is_answerable(instance: Instance, probe: Probe) -> bool:
+def is_answerable(instance: Instance, probe: Probe) -> bool:
+    """True if the reply to a probe can return to its sender, by what is lawful for it."""
     judge = instance.bound_packet(probe.sender, probe.to).node
     here = {VantageKind.POD, VantageKind.HOST}
     if probe.sender.kind in here and probe.sender.node == judge:
