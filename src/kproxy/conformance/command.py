@@ -111,6 +111,8 @@ def run_conformance(options: RunOptions) -> int:
         options.outputs.check()
         expected_failures.read_xfails(options.xfails, _case_file_cases(options))
         runs = modes.runs_by_mode(options, subject)
+        if not (options.print_missing_packages or options.dry_run):
+            check_program(options, subject)
         if options.print_missing_packages:
             return _print_missing_packages(runs, cases)
         if options.dry_run:
@@ -120,6 +122,14 @@ def run_conformance(options: RunOptions) -> int:
         return _run_one(runs[0], subject, cases, console)
     except (InvalidSubject, InvalidXfails, ConformanceRunError, OutputError, NoLastRun) as reason:
         return report_error(reason)
+
+
+def check_program(options: RunOptions, subject: Subject) -> None:
+    """Check that the subject's program can be run.  Raises `ConformanceRunError`."""
+    from kproxy.conformance.testbeds import environment
+
+    if options.testbed != "simulator" and (problem := environment.missing_program(subject)):
+        raise ConformanceRunError(problem)
 
 
 def _print_missing_packages(runs: Sequence[RunOptions], cases: Sequence[Case]) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kproxy.options.option import CommandOption, Front, positive_int, positive_seconds, switch
+from kproxy.options.paths import output_folder
 
 _JUDGE = Front.RUN | Front.FUZZ
 _COPY = Front.COMPARE | Front.LAB_UP
@@ -343,7 +344,7 @@ _FUZZ = (
         name="--out",
         fronts=Front.FUZZ,
         metavar="DIR",
-        type=Path,
+        type=output_folder,
         default=Path("worlds"),
         field="directory",
         help="folder for failing worlds, as Python modules",
@@ -385,7 +386,7 @@ _OUTPUTS = (
         name="--evidence",
         fronts=_RESULTS | Front.PYTEST,
         metavar="DIR",
-        type=Path,
+        type=output_folder,
         default=Path("evidence"),
         help="folder for the [evidence](conformance.md#evidence) of failures",
     ),

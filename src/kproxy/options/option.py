@@ -128,15 +128,17 @@ switch = partial(CommandOption, type=bool, default=False)
 
 def positive_int(text: str) -> int:
     """A whole number, at least 1.  Raises `argparse.ArgumentTypeError`."""
-    number = int(text)
-    if number < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text}: give a whole number, 1 or more")
-    return number
+    return int(text)
 
 
 def positive_seconds(text: str) -> float:
     """A finite time in seconds, more than 0.  Raises `argparse.ArgumentTypeError`."""
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
     if not 0 < seconds < float("inf"):
         raise argparse.ArgumentTypeError(f"{text}: give a number of seconds, more than 0")
     return seconds

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kproxy.options.option import CommandOption, Front, positive_int, positive_seconds, switch
+from kproxy.options.paths import output_file, output_folder
 
 
 def seed_range(text: str) -> range:
@@ -41,6 +42,13 @@ def shard(text: str) -> Shard:
     return Shard(int(number), int(count))
 
 
+def namespace_command(text: str) -> str:
+    """A command after the namespace that it runs in.  Raises `ArgumentTypeError`."""
+    if len(text.split()) < 2:
+        raise ArgumentTypeError(f"{text}: give a namespace and a command, such as 'client ip route'")
+    return text
+
+
 _SIMULATE = (
     CommandOption(
         name="--seeds",
@@ -72,7 +80,7 @@ _SIMULATE = (
         name="--out",
         fronts=Front.SIMULATE,
         metavar="DIR",
-        type=Path,
+        type=output_folder,
         default=Path("universes"),
         field="directory",
         help="folder for the schedules of universes that fail, and for what `--until` reads",
@@ -81,7 +89,7 @@ _SIMULATE = (
         name="--results",
         fronts=Front.SIMULATE,
         metavar="FILE",
-        type=Path,
+        type=output_file,
         default=None,
         help="append a JSON line for each universe; files of several machines are merged by `cat`",
     ),
@@ -98,6 +106,7 @@ _SIMULATE = (
         fronts=Front.SIMULATE,
         metavar="'NAMESPACE COMMAND'",
         repeatable=True,
+        type=namespace_command,
         field="commands",
         help="another command to run where `--until` stops: `'client ip route'`; namespaces are `a`, `b` (nodes), `a1`, `b1` (pods), `client`",
     ),

@@ -9,6 +9,7 @@ from argparse import REMAINDER
 from pathlib import Path
 
 from kproxy.options.option import CommandOption, Front, positive_int, switch
+from kproxy.options.paths import output_folder
 
 DEFAULT_LAB = "default"
 """Name of a running lab where none is given."""
@@ -166,7 +167,7 @@ _OUTPUTS = (
         name="--export",
         fronts=Front.COMPARE,
         metavar="DIR",
-        type=Path,
+        type=output_folder,
         default=None,
         help="write differences as cases, for `kproxy conformance run --case-file`",
     ),
@@ -235,7 +236,7 @@ _LAB = (
         name="--jobs",
         fronts=Front.LAB_KERNEL_BUILD,
         metavar="N",
-        type=int,
+        type=positive_int,
         default=0,
         default_text="as many as processors",
         help="number of compilers at once",

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from kproxy.conformance.generate.case_source import case_source
 from kproxy.conformance.subjects.subject import InvalidSubject, Subject, check_mode, load_subject
+from kproxy.conformance.testbeds import environment
 from kproxy.console import Console
 from kproxy.documents import TEXT, print_document
 from kproxy.lab.kernels.uml import UmlKernel
@@ -124,8 +125,7 @@ def run_simulate(options: SimulateOptions) -> int:
         sys.stderr.write("kproxy: --shell needs the moment: give --until SECONDS\n")
         return 2
     try:
-        subject = load_subject(options.proxy, launch.program_path(options.binary) if options.binary else "")
-        check_mode(subject, options.mode)
+        subject = _subject(options)
         seeds = options.seeds
         replayed = [load_schedule(options.replay)] if options.replay else []
         campaign = Campaign(options, launch.find_kernel(options.uml_kernel), console)
@@ -148,6 +148,15 @@ def run_simulate(options: SimulateOptions) -> int:
         }
         print_document(document, options.form)
     return campaign.tally.exit_status
+
+
+def _subject(options: SimulateOptions) -> Subject:
+    """The subject, whose program is there.  Raises `InvalidSubject`."""
+    subject = load_subject(options.proxy, launch.program_path(options.binary) if options.binary else "")
+    check_mode(subject, options.mode)
+    if problem := environment.missing_program(subject):
+        raise InvalidSubject(problem)
+    return subject
 
 
 def excuses(subject: Subject, mode: str) -> Callable[[Violation], str]:

@@ -60,7 +60,9 @@ def load_schedule(path: Path) -> Schedule:
     """Schedule of a file. Raises `InvalidSchedule`."""
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, SyntaxError) as error:
+    except OSError as error:
+        raise InvalidSchedule(f"--replay {path}: {error.strerror}") from error
+    except (UnicodeDecodeError, SyntaxError) as error:
         raise InvalidSchedule(f"{path}: {error}") from error
     for statement in tree.body:
         match statement:

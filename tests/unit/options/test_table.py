@@ -97,11 +97,11 @@ def test_the_reusable_workflow_describes_inputs_as_the_action_does() -> None:
 
 @pytest.mark.parametrize("text", ["0", "-1", "x", "1.5"])
 def test_a_number_is_whole_and_positive(text: str) -> None:
-    with pytest.raises(Exception, match=r"1 or more|invalid literal"):
+    with pytest.raises(Exception, match="1 or more"):
         positive_int(text)
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "x", "nan", "inf"])
 def test_a_time_is_finite_and_positive(text: str) -> None:
-    with pytest.raises(Exception, match=r"more than 0|could not convert"):
+    with pytest.raises(Exception, match="more than 0"):
         positive_seconds(text)

@@ -16,7 +16,13 @@ from pathlib import Path
 
 from kproxy.conformance.binding.bind import Instance
 from kproxy.conformance.case import Case, Probe
-from kproxy.conformance.command import ConformanceRunError, choose_testbed, lab_capacity, report_error
+from kproxy.conformance.command import (
+    ConformanceRunError,
+    check_program,
+    choose_testbed,
+    lab_capacity,
+    report_error,
+)
 from kproxy.conformance.engine.session import OpenTestbed, Session, run_session
 from kproxy.conformance.generate.case_source import case_source
 from kproxy.conformance.generate.differential import ProbeLog, differing_probes, recording_testbed
@@ -60,9 +66,13 @@ def run_fuzz(options: FuzzOptions) -> int:
     Where a document is printed, lines go to standard error.
     """
     console = Console(stderr=options.form != TEXT, width=None if sys.stdout.isatty() else 140)
+    try:
+        _check(options)
+    except (InvalidSubject, ConformanceRunError) as reason:
+        return report_error(reason)
     cases = list(islice(generate_worlds(options.seed, options.worlds), options.worlds))
     if options.only:
-        cases = [cases[number] for number in options.only if number < len(cases)]
+        cases = [cases[number] for number in options.only]
     if options.run.testbed != "simulator":
         cases = [
             case
@@ -79,6 +89,18 @@ def run_fuzz(options: FuzzOptions) -> int:
         return asyncio.run(_judge(options, cases, console))
     except (InvalidSubject, ConformanceRunError) as reason:
         return report_error(reason)
+
+
+def _check(options: FuzzOptions) -> None:
+    """Check what was given, before worlds are generated.  Raises `InvalidSubject` and `ConformanceRunError`."""
+    if unknown := [number for number in options.only if not 0 <= number < options.worlds]:
+        raise ConformanceRunError(
+            f"--world {unknown[0]}: there is no such world, with --worlds {options.worlds} they are 0 to {options.worlds - 1}"
+        )
+    for run in filter(None, (options.run, options.other_run)):
+        subject = load_subject(run.proxy, run.binary)
+        check_mode(subject, run.mode)
+        check_program(run, subject)
 
 
 def _run_in_other_kernel(options: FuzzOptions, cases: Sequence[Case]) -> int | None:

@@ -96,7 +96,12 @@ def fetch_programs(release: Release, folder: Path, report: Callable[[str], None]
 
     Raises `LabError`, which names all that is missing.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LabError(
+            f"--assets {folder}: {error.strerror}; give a folder that can be written to"
+        ) from error
     problems, gotten = [], []
     for name in FETCHED:
         try:

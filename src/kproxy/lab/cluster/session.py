@@ -109,7 +109,14 @@ def remove_abandoned() -> list[str]:
 
 
 def _folders() -> list[Path]:
-    return sorted(folder for folder in HOME.glob(f"{PREFIX}*") if (folder / LOCK).exists())
+    return sorted(folder for folder in HOME.glob(f"{PREFIX}*") if _has_lock(folder))
+
+
+def _has_lock(folder: Path) -> bool:
+    """False for a folder of another user, which this one may not read."""
+    with suppress(PermissionError):
+        return (folder / LOCK).exists()
+    return False
 
 
 def _read(folder: Path) -> ClusterSession | None:

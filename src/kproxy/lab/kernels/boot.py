@@ -198,25 +198,23 @@ def _how_it_ended(code: str) -> str:
 
 
 def _guarded(job: GuestJob, folder: Path, control: int, memory: Path) -> subprocess.Popen[bytes]:
-    """Start the guard, which starts the kernel with ``control`` as its standard input."""
+    """Start the guard, which starts the kernel with ``control`` as its standard input.
+
+    Raises `LabError` if this user may not execute the Python that runs.
+    """
     environment = {**os.environ, "TMPDIR": str(memory), "HOME": str(folder)}
-    return subprocess.Popen(
-        [
-            sys.executable,
-            "-I",
-            "-S",
-            guard.__file__,
-            str(folder),
-            str(control),
-            job.threads,
-            *job.command(folder),
-        ],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=environment,
-        pass_fds=(control,),
-        start_new_session=True,
-    )
+    program = (sys.executable, "-I", "-S", guard.__file__)
+    try:
+        return subprocess.Popen(
+            [*program, str(folder), str(control), job.threads, *job.command(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            pass_fds=(control,),
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise LabError(f"{error.filename}: {error.strerror}") from error
 
 
 def run_job(job: GuestJob, sinks: Sinks) -> int:

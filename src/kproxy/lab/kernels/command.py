@@ -24,6 +24,14 @@ DONE, FAILED, CANNOT = 0, 1, 2
 def run_doctor(explicit: str = "", form: str = TEXT) -> int:
     """Print each kernel's abilities, and remedies for missing ones; 0 when the lab can be run on one of them."""
     find_system_programs()
+    try:
+        if explicit:
+            uml.find_uml_kernel(explicit)
+    except LabError as reason:
+        Console(stderr=True).print(
+            f"kproxy lab doctor: {reason}", highlight=False, markup=False, soft_wrap=True
+        )
+        return CANNOT
     console = Console()
     surveys = [
         host.survey_host(),
@@ -137,8 +145,11 @@ def _made(verb: str, make: Callable[[ProgressCallback], Path], done: str, form: 
                     console.print(text, highlight=False, markup=False, soft_wrap=True)
 
             path = make(show_progress)
-    except LabError as reason:
-        text = f"kproxy lab kernel {verb}: {reason}"
+    except (LabError, PermissionError) as reason:
+        cause = str(reason)
+        if isinstance(reason, PermissionError):
+            cause = f"{reason.filename}: {reason.strerror}; XDG_CACHE_HOME names the folder of kernels"
+        text = f"kproxy lab kernel {verb}: {cause}"
         console.print(text, style="bold", highlight=False, markup=False, soft_wrap=True)
         return FAILED
     if form == TEXT:

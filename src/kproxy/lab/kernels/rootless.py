@@ -57,10 +57,15 @@ def survey_rootless(abilities: Iterable[Ability] = Ability) -> KernelSurvey:
     """Survey of this kernel in a user namespace: usable by this user or not, and its abilities, probed."""
     what = f"{platform.system()} {platform.release()}, user namespace"
     arguments = [sys.executable, "-m", probing.__name__, *(ability.value for ability in abilities)]
-    done = subprocess.run(rootless_command(arguments), capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(rootless_command(arguments), capture_output=True, text=True, check=False)
+    except OSError as error:
+        reason = f"{error.filename}: {error.strerror}"
+        fix = "install kproxy with a Python that this user may execute"
+        return KernelSurvey(name=KernelName.ROOTLESS, what=what, unusable=reason, fix=fix)
     if done.returncode:
-        reason = done.stderr.strip().splitlines()[-1:] or [f"exit {done.returncode}"]
-        return KernelSurvey(name=KernelName.ROOTLESS, what=what, unusable=reason[0], fix=FIX)
+        lines = done.stderr.strip().splitlines()[-1:] or [f"exit {done.returncode}"]
+        return KernelSurvey(name=KernelName.ROOTLESS, what=what, unusable=lines[0], fix=FIX)
     findings = decode_findings(done.stdout)
     if unwritable := findings.get(Ability.NAMESPACES):
         return KernelSurvey(name=KernelName.ROOTLESS, what=what, unusable=unwritable, fix=CONTAINER_FIX)

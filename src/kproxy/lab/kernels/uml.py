@@ -191,7 +191,9 @@ def inspect_uml_kernel(path: Path, origin: str) -> UmlKernel:
 def _query_kernel(path: Path, question: str, origin: str) -> str:
     try:
         done = subprocess.run([path, question], capture_output=True, text=True, check=True, timeout=10)
-    except (OSError, subprocess.SubprocessError) as error:
+    except OSError as error:
+        raise LabError(f"{path} ({origin}) is not a User-Mode Linux kernel: {error.strerror}") from error
+    except subprocess.SubprocessError as error:
         raise LabError(f"{path} ({origin}) is not a User-Mode Linux kernel: {error}") from error
     return done.stdout
 

@@ -11,7 +11,7 @@ from kproxy.documents import TEXT, print_document
 from kproxy.model.network import Address, parse_address
 from kproxy.spec.node import PRIMARY
 from kproxy.tools.explain import show
-from kproxy.tools.explain.dump import KUBECTL, CannotExplain, parse_dump
+from kproxy.tools.explain.dump import KUBECTL, CannotExplain, of_option, parse_dump
 from kproxy.tools.explain.endpoints import parse_sender, parse_target
 from kproxy.tools.explain.explanation import ProxySettings, explain_packet, parse_networks
 
@@ -39,8 +39,12 @@ def explain(question: ExplainOptions) -> int:
     try:
         dump = parse_dump(_texts(question.files))
         settings = _settings(question)
-        flow = parse_sender(question.sender, dump, question.node), parse_target(question.target, dump)
-        found = explain_packet(dump, *flow, settings, question.node)
+        with of_option("--from", question.sender):
+            sender = parse_sender(question.sender, dump, question.node)
+        with of_option("--to", question.target):
+            target = parse_target(question.target, dump)
+        with of_option("--node", question.node):
+            found = explain_packet(dump, sender, target, settings, question.node)
     except CannotExplain as reason:
         sys.stderr.write(f"kproxy spec explain: {reason}\n")
         return EXIT_CANNOT_EXPLAIN

@@ -7,7 +7,7 @@ Beside the objects that a service proxy reads it collects pods by name: those th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,16 +71,31 @@ def first_of_family(addresses: Iterable[Address], family: Family) -> Address | N
     return next((address for address in addresses if family_of(address) is family), None)
 
 
+@contextmanager
+def of_option(name: str, value: str) -> Iterator[None]:
+    """Name the option, if it was given, in the message of a `CannotExplain` that names none."""
+    try:
+        yield
+    except CannotExplain as reason:
+        if not value or str(reason).startswith("--"):
+            raise
+        raise CannotExplain(f"{name} {value}: {reason}") from reason
+
+
 def parse_dump(texts: Iterable[tuple[str, bytes]]) -> Dump:
     """Dump of some files, given as (name, contents); of an object that occurs twice the last counts.
 
     Raises `CannotExplain` for what is neither YAML nor JSON, and when Services or Nodes are missing.
     """
-    items = [item for name, text in texts for item in _items(name, text)]
+    files = list(texts)
+    items = [item for name, text in files for item in _items(name, text)]
     cluster = api.parse_cluster(msgspec.json.encode({"kind": "List", "items": items}))
     for missing, found in (("Service", cluster.services), ("Node", cluster.nodes)):
         if not found:
-            raise CannotExplain(f"there is no {missing} in it; `{KUBECTL}` prints all that is needed")
+            names = ", ".join(name for name, _ in files)
+            invalid = [one.reason for one in cluster.rejected if one.kind == missing]
+            why = f"no valid {missing} is in it: {invalid[0]}" if invalid else f"there is no {missing} in it"
+            raise CannotExplain(f"{names}: {why}; `{KUBECTL}` prints all that is needed")
     return Dump(cluster, _pods(items), tuple(items))
 
 
@@ -115,6 +130,8 @@ def _flattened(name: str, document: object) -> Iterator[Document]:
             parts: list[object] = members
         case {"kind": str(kind), "items": list(members)} if kind.endswith("List"):
             parts = [_with_kind(member, kind.removesuffix("List")) for member in members]
+        case {"kind": "List", "items": _}:
+            raise CannotExplain(f"{name}: the items of a List are no list")
         case {"kind": str()}:
             yield document  # type: ignore[misc]
             return

@@ -37,6 +37,7 @@ from kproxy.tools.lab_session.layout import BEYOND, CannotCopy, pod_label, repli
 from kproxy.tools.lab_session.options import (
     ReplicaOptions,
     load_dump,
+    oracle_settings,
     proxy_setup,
     require_tools,
     resolve_subject,
@@ -66,6 +67,7 @@ def run_lab_up(options: UpOptions) -> int:
     """Build the lab and serve; 0 when it was stopped, 2 when it cannot be built."""
     try:
         subject, mode = resolve_subject(options.proxy, options.binary)
+        oracle_settings(options.cluster)  # ranges are checked here, before anything is built
         control = _control(options.name)
         allowed = {KernelName.HOST, KernelName.ROOTLESS}
         away = restart_in_kernel(options.kernel, [mode], options.arguments, options.cluster.iptables, allowed)

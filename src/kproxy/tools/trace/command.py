@@ -40,6 +40,8 @@ def run_trace(options: TraceOptions) -> int:
     """Print what a node's rules do to a packet; returns 0, or 2 if arguments or rules cannot be read."""
     try:
         known = _known(options)
+        if known.live and options.via:
+            live.check_interface(options.via)
         dump = read_objects(known.objects) if known.objects else None
         question = resolve_query(TraceQuery(options.sender, options.target, options.via), known.node, dump)
         found = trace_packet(known.node, question.packet)  # rules are read when the packet comes to them

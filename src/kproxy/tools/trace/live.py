@@ -7,6 +7,7 @@ list: legacy iptables without tables, ipset without a rule that matches a set, I
 from __future__ import annotations
 
 import shutil
+import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from ipaddress import ip_address
@@ -40,6 +41,13 @@ def read_live_node(files: Sequence[TraceSource], more_addresses: Sequence[Addres
     known = merge_sources(sources, more_addresses)
     clients = TracedNode(clients=_recent_lists())
     return replace(known, live=True, node=known.node.merged(clients), read=(*known.read, *problems))
+
+
+def check_interface(name: str) -> None:
+    """Check that this network namespace has an interface of this name.  Raises `CannotTrace`."""
+    known = [interface for _, interface in socket.if_nameindex()]
+    if name not in known:
+        raise CannotTrace(f"--via {name}: there is no such interface here; there are {', '.join(known)}")
 
 
 def _may_read_rules() -> bool:

@@ -13,7 +13,7 @@ from kproxy.linux.netfilter.node_state import TracedNode
 from kproxy.linux.netfilter.packet_state import TracedPacket
 from kproxy.model.network import Address, Family, Protocol, family_of, parse_address
 from kproxy.tools.explain import endpoints
-from kproxy.tools.explain.dump import KUBECTL, CannotExplain, Dump
+from kproxy.tools.explain.dump import KUBECTL, CannotExplain, Dump, of_option
 
 FROM = "an address, host, or pod/NAME"
 TO = "ADDRESS:PORT, [ADDRESS]:PORT or svc/NAME:PORT, then /udp or /sctp"
@@ -48,7 +48,10 @@ ResolvedTarget = tuple[str, tuple[Address, ...], int, Protocol]
 def resolve_query(question: TraceQuery, node: TracedNode, dump: Dump | None) -> ResolvedQuery:
     """Resolve a query to a packet.  Raises `CannotTrace`."""
     try:
-        return _sent(question, node, dump, _target(question.target, dump))
+        with of_option("--to", question.target):
+            to = _target(question.target, dump)
+        with of_option("--from", question.sender):
+            return _sent(question, node, dump, to)
     except CannotExplain as problem:
         raise CannotTrace(str(problem)) from problem
 
