@@ -35,6 +35,16 @@ def documented_parser() -> Parser:
     return root
 
 
+_LIST = "kproxy conformance list 2>/dev/null | awk '$1 ~ /\\./ {print $1}'"
+"""Command line that prints the IDs of cases, a line each."""
+
+_CASES = {
+    "bash": f'_kproxy_cases() {{\n  compgen -W "$({_LIST})" -- "$1"\n}}\n',
+    "zsh": f'_kproxy_cases() {{\n  local -a cases=(${{(f)"$({_LIST})"}})\n  compadd -a cases\n}}\n',
+}
+"""Functions that complete the ID of a case."""
+
+
 def completion(shell: str) -> str:
     """The script that completes kproxy's commands, options, and values that are files or one of a few."""
     root = documented_parser()
@@ -42,9 +52,14 @@ def completion(shell: str) -> str:
         for action in parser._actions:
             if action.metavar and any(word in str(action.metavar) for word in ("FILE", "PATH")):
                 action.complete = shtab.FILE  # type: ignore[attr-defined]
+            if "--case" in action.option_strings or (action.dest, action.metavar) in {
+                ("case", "ID"),
+                ("id", "ID"),
+            }:
+                action.complete = dict.fromkeys(_CASES, "_kproxy_cases")  # type: ignore[attr-defined]
             if action.metavar == "DIR":
                 action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
-    return shtab.complete(root, shell=shell) + "\n"
+    return shtab.complete(root, shell=shell, preamble=_CASES)  # type: ignore[arg-type] # its annotation is of a string only + "\n"
 
 
 def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:

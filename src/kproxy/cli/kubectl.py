@@ -37,13 +37,17 @@ kubectl kproxy trace --node node-1 --from 10.244.1.11 --to 10.96.0.10:53/udp
 `kubectl kproxy COMMAND --help` lists the options of a command.
 """
 
-_COMMANDS = {
+COMMANDS = {
     "explain": ("spec", "explain"),
     "compare": ("compare",),
     "trace": ("trace",),
     "lab": ("lab",),
 }
-_OF_KUBECTL = ("--context", "--kubeconfig", "--cluster", "--user")
+"""Commands of the plugin, each with the path of kproxy's."""
+
+OPTIONS_OF_KUBECTL = ("--context", "--kubeconfig", "--cluster", "--user")
+"""Options that go to kubectl."""
+
 _KINDS = ("services", "endpointslices", "nodes")
 _NEWER_KIND = "servicecidrs"
 """Since Kubernetes 1.33."""
@@ -89,8 +93,8 @@ def _run_command(given: Arguments) -> int:
     if name in {"", "help", "-h", "--help"}:
         sys.stdout.write(USAGE)
         return 0 if name else _CANNOT
-    if name not in _COMMANDS:
-        sys.stderr.write(f"kubectl kproxy: unknown command {name}{did_you_mean(name, _COMMANDS)}\n{USAGE}")
+    if name not in COMMANDS:
+        sys.stderr.write(f"kubectl kproxy: unknown command {name}{did_you_mean(name, COMMANDS)}\n{USAGE}")
         return _CANNOT
     try:
         with tempfile.TemporaryDirectory(prefix="kubectl-kproxy-") as folder:
@@ -108,7 +112,7 @@ def split_arguments(arguments: Sequence[str]) -> Arguments:
         token = rest.pop(0)
         name, equals, value = token.partition("=")
         is_node = name == "--node" and others[:1] == ["trace"]
-        if name not in _OF_KUBECTL and not is_node:
+        if name not in OPTIONS_OF_KUBECTL and not is_node:
             others.append(token)
             continue
         if not equals:
@@ -124,7 +128,7 @@ def _prepared(given: Arguments, folder: Path) -> tuple[list[str], Path | None]:
     """The command to run and what it reads from standard input, after reading what it needs into files of a folder."""
     name, *options = given.command
     needs_nothing = _HELP & set(options) or (name == "lab" and options[:1] != ["up"])
-    own = [sys.executable, "-m", "kproxy", *_COMMANDS[name]]
+    own = [sys.executable, "-m", "kproxy", *COMMANDS[name]]
     if needs_nothing:
         return [*own, *options], None
     reader = _Reader(("kubectl", *given.kubectl))

@@ -140,7 +140,7 @@ _shtab_kproxy_conformance_cluster_options=(
   "--remote[an agent outside of the cluster, in the place of the lab\'s remote]:URL:"
   "--configure[the proxy\'s DaemonSet, whose ConfigMap of the same name (key \`config.conf\`) is changed for the cases that need it, and put back]:NAMESPACE/NAME:"
   "--allow-production[run although the cluster looks like one in production]"
-  "*--case[only cases that match, and each glob must match one\; \`kproxy conformance list\` lists all (repeatable)]:GLOB:"
+  "*--case[only cases that match, and each glob must match one\; \`kproxy conformance list\` lists all (repeatable)]:GLOB:_kproxy_cases"
   "*--skip[leave out cases that match, and each glob must match one\; results of such a run are not complete (repeatable)]:GLOB:"
   "--slow[include cases that must wait for real time to pass\; a slow case whose whole ID is given is run anyway]"
   "--xfails[a file of expected failures, one a line\: GLOB \[MODE\]  \# REASON\; a case in it that passes counts as failed]:FILE:_files"
@@ -189,7 +189,7 @@ _shtab_kproxy_conformance_fuzz_defaults_added=0
 
 _shtab_kproxy_conformance_list_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "*--case[only cases that match, and each glob must match one\; \`kproxy conformance list\` lists all (repeatable)]:GLOB:"
+  "*--case[only cases that match, and each glob must match one\; \`kproxy conformance list\` lists all (repeatable)]:GLOB:_kproxy_cases"
   "*--skip[leave out cases that match, and each glob must match one\; results of such a run are not complete (repeatable)]:GLOB:"
   "*--regression[only cases that guard a reported bug\: an issue (\`139628\`, \`cilium\#11746\`), a CVE or an ID (repeatable)]:NAME:"
   {-o,--format}"[form of the output (default\: text)]:form:(text json yaml)"
@@ -218,7 +218,7 @@ _shtab_kproxy_conformance_run_options=(
   "--proxy[the subject\: \`kproxy\`, \`kube-proxy\`, \`kube-router\`, or the path of a subject file (default\: kproxy)]:NAME|FILE.toml:_files"
   "--binary[the subject\'s program]:PATH:_files"
   "--mode[one of the subject\'s modes\; without it, every mode, each in a run of its own]:MODE:"
-  "*--case[only cases that match, and each glob must match one\; \`kproxy conformance list\` lists all (repeatable)]:GLOB:"
+  "*--case[only cases that match, and each glob must match one\; \`kproxy conformance list\` lists all (repeatable)]:GLOB:_kproxy_cases"
   "*--skip[leave out cases that match, and each glob must match one\; results of such a run are not complete (repeatable)]:GLOB:"
   "--last-failed[only the cases that failed or broke in the last run with this folder of \`--evidence\`]"
   "--maxfail[start no further lab when N cases have failed\; cases of one lab run together, and are finished (default\: all cases are run)]:N:"
@@ -257,7 +257,7 @@ _shtab_kproxy_conformance_show_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   {-o,--format}"[form of the output (default\: text)]:form:(text json yaml)"
   "--output[where the output goes\; messages go to standard error (default\: standard output)]:FILE:_files"
-  ":ID of a case, as \`kproxy conformance list\` prints it:"
+  ":ID of a case, as \`kproxy conformance list\` prints it:_kproxy_cases"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -572,7 +572,7 @@ _shtab_kproxy_spec_show_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   {-o,--format}"[form of the output (default\: text)]:form:(text json yaml)"
   "--output[where the output goes\; messages go to standard error (default\: standard output)]:FILE:_files"
-  ":ID of a clause, case, behaviour, reported bug or topic (default\: list the topics):"
+  ":ID of a clause, case, behaviour, reported bug or topic (default\: list the topics):_kproxy_cases"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -772,6 +772,13 @@ _shtab_kproxy_spec() {
   esac
 }
 
+# Custom Preamble
+_kproxy_cases() {
+  local -a cases=(${(f)"$(kproxy conformance list 2>/dev/null | awk '$1 ~ /\./ {print $1}')"})
+  compadd -a cases
+}
+
+# End Custom Preamble
 
 
 typeset -A opt_args
@@ -783,4 +790,3 @@ else
   # autoload from fpath, call function directly
   _shtab_kproxy "$@"
 fi
-
