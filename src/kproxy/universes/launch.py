@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kproxy.lab.kernels import boot, uml, universe
-from kproxy.lab.kernels.abilities import Ability
-from kproxy.lab.namespaces import LabError
 from kproxy.universes.recording import Recording, parse_recording
 from kproxy.universes.schedule import Schedule
 from kproxy.universes.schedule_files import schedule_source
@@ -42,13 +40,8 @@ class UniverseRun:
 
 
 def find_kernel(explicit: str = "") -> uml.UmlKernel:
-    """Kernel that can be made to repeat itself. Raises `LabError` with the remedy."""
-    kernel = uml.find_uml_kernel(explicit)
-    if lack := kernel.findings[Ability.TIME_TRAVEL]:
-        raise LabError(
-            f"{kernel.path} ({kernel.origin}) cannot be simulated: {lack}: kproxy lab kernel build"
-        )
-    return kernel
+    """Kernel that can be made to repeat itself, here. Raises `LabError` with the remedy."""
+    return uml.find_universe_kernel(explicit)
 
 
 def run_universes(

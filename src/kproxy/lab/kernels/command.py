@@ -45,7 +45,7 @@ def run_doctor(explicit: str = "", form: str = TEXT) -> int:
         )
     else:
         console.print(abilities_table(surveys))
-        for line in (*kernel_advice(surveys), "", simulation_advice(surveys)):
+        for line in (*kernel_advice(surveys), "", simulation_advice(surveys, uml.universe_obstacle())):
             console.print(line, highlight=False, markup=False, soft_wrap=True)
     return DONE if any(not survey.unusable for survey in surveys) else CANNOT
 
@@ -107,12 +107,27 @@ def kernel_advice(surveys: Sequence[KernelSurvey]) -> Iterator[str]:
                 yield f"    {choice.ability_fix(survey, ability)}"
 
 
-def simulation_advice(surveys: Sequence[KernelSurvey]) -> str:
-    """Line that says if `kproxy simulate` has its kernel, and if not, the remedy."""
+OF_MODES = (
+    Ability.IPTABLES_NFT,
+    Ability.IPTABLES_LEGACY,
+    Ability.NFTABLES,
+    Ability.IPSET,
+    Ability.IP_VS,
+    Ability.DUMMY,
+)
+"""Abilities that some modes need, and others do not."""
+
+
+def simulation_advice(surveys: Sequence[KernelSurvey], obstacle: str = "") -> str:
+    """Line that says what `kproxy simulate` lacks, with the remedy; ``obstacle``: why this machine can start no universe."""
     (survey,) = (one for one in surveys if one.name is KernelName.UML)
     if survey.unusable or survey.findings.get(Ability.TIME_TRAVEL, "unknown"):
         return f"kproxy simulate: needs a kernel whose clock can be held: {uml.BUILD}"
-    return f"kproxy simulate: runs on uml ({survey.what})"
+    if obstacle:
+        return f"kproxy simulate: this machine can start no universe: {obstacle}"
+    lacks = [ability.value for ability in OF_MODES if survey.findings.get(ability)]
+    without = f"; modes that need {', '.join(lacks)} cannot be simulated: {uml.BUILD}" if lacks else ""
+    return f"kproxy simulate: runs on uml ({survey.what}){without}"
 
 
 def build_kernel(package: str, jobs: int, form: str = TEXT) -> int:

@@ -154,6 +154,36 @@ def find_uml_kernel(explicit: str = "", environment: Mapping[str, str] = os.envi
     )
 
 
+def find_universe_kernel(explicit: str = "", environment: Mapping[str, str] = os.environ) -> UmlKernel:
+    """The first kernel found whose clock can be held, on a machine that can start it so. Raises `LabError`: one line, with the fix."""
+    against = []
+    for path, origin in uml_candidates(explicit, environment):
+        try:
+            kernel = inspect_uml_kernel(path, origin)
+        except LabError as reason:
+            against.append(str(reason))
+            continue
+        if not (lack := kernel.findings[Ability.TIME_TRAVEL]):
+            if obstacle := universe_obstacle():
+                raise LabError(f"this machine can start no universe: {obstacle}")
+            return kernel
+        against.append(f"{path} ({origin}) has no virtual time ({lack})")
+    found = "; ".join(against) or "there is no User-Mode Linux kernel"
+    raise LabError(f"{found}: {BUILD}, or give --uml-kernel PATH of one that has it")
+
+
+def universe_obstacle() -> str:
+    """Why this machine cannot start a kernel as `universe` does; empty if it can."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = (sys.executable, "-I", "-S", universe.__file__, folder, shutil.which("true") or "/bin/true")
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return (
+        ""
+        if done.returncode == 0
+        else (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+    )
+
+
 def missing_packages(explicit: str = "", environment: Mapping[str, str] = os.environ) -> frozenset[str]:
     """Debian packages to install for the stock kernel; none where another kernel is preferred, or it is complete."""
     if any(path.name != STOCK_PROGRAM for path, _ in uml_candidates(explicit, environment)):

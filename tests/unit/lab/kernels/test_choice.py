@@ -155,6 +155,16 @@ def test_the_doctor_reports_if_there_is_a_kernel_for_universes() -> None:
         assert simulation_advice([lacking]).endswith("kproxy lab kernel build")
 
 
+def test_the_doctor_reports_what_universes_lack() -> None:
+    able = survey(UML, *Ability)
+    assert "cannot" not in simulation_advice([able])
+    without = survey(UML, Ability.TIME_TRAVEL, lacks=(Ability.NFTABLES, Ability.IP_VS))
+    line = simulation_advice([without])
+    assert line.endswith("; modes that need nftables, ip_vs cannot be simulated: kproxy lab kernel build")
+    line = simulation_advice([able], "OSError: [Errno 1] no mount namespace, and a universe needs it")
+    assert "this machine can start no universe: OSError: [Errno 1] no mount namespace" in line
+
+
 def test_findings_survive_being_written() -> None:
     findings: Findings = {VETH: "", SCTP: "no\nsuch thing"}
     assert decode_findings(encode_findings(findings)) == findings

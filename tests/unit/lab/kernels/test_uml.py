@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kproxy.lab.kernels import build, uml
+from kproxy.lab.kernels import build, uml, universe
 from kproxy.lab.kernels.abilities import Ability
 from kproxy.lab.kernels.uml import Time, UmlJob, UmlKernel, findings, uml_candidates, uml_command_line
 from kproxy.lab.namespaces import LabError
@@ -64,6 +64,56 @@ def test_what_is_no_kernel_is_refused_by_name(tmp_path: Path) -> None:
     impostor = program(tmp_path / "linux")
     with pytest.raises(LabError, match=f"{impostor} .* is not a User-Mode Linux kernel"):
         uml.find_uml_kernel(str(impostor))
+
+
+def kernel_with(path: Path, config: str) -> Path:
+    program(path).write_text(
+        f"#!/bin/sh\ncase $1 in --version) echo 6.1;; *) echo '{config}';; esac\n", encoding="utf-8"
+    )
+    return path
+
+
+TRAVELS = "CONFIG_UML_TIME_TRAVEL_SUPPORT=y"
+
+
+def test_a_universe_has_the_first_kernel_with_virtual_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uml, "universe_obstacle", lambda: "")
+    stock, able = kernel_with(tmp_path / "stock", STOCK), kernel_with(tmp_path / "able", TRAVELS)
+    candidates = [(stock, "package"), (able, "built")]
+    monkeypatch.setattr(uml, "uml_candidates", lambda *_: iter(candidates))
+    assert uml.find_universe_kernel().path == able
+    candidates.pop()
+    with pytest.raises(LabError) as refused:
+        uml.find_universe_kernel()
+    assert str(refused.value) == (
+        f"{stock} (package) has no virtual time (built without CONFIG_UML_TIME_TRAVEL_SUPPORT): "
+        "kproxy lab kernel build, or give --uml-kernel PATH of one that has it"
+    )
+
+
+def test_without_a_kernel_a_universe_reports_the_fix_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(LabError, match=r"is not a User-Mode Linux kernel.*: kproxy lab kernel build"):
+        uml.find_universe_kernel(str(tmp_path / "none"))
+    monkeypatch.setattr(uml, "uml_candidates", lambda *_: iter(()))
+    with pytest.raises(LabError, match=r"^there is no User-Mode Linux kernel: kproxy lab kernel build, or"):
+        uml.find_universe_kernel()
+
+
+def test_what_forbids_a_universe_on_this_machine_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    able = kernel_with(tmp_path / "able", TRAVELS)
+    script = tmp_path / "universe.py"
+    monkeypatch.setattr(universe, "__file__", str(script))
+    script.write_text("raise OSError(1, 'no mount namespace')")
+    with pytest.raises(LabError, match=r"can start no universe: .*no mount namespace"):
+        uml.find_universe_kernel(str(able))
+    script.write_text("")
+    assert uml.find_universe_kernel(str(able)).path == able
 
 
 def test_abilities_are_read_from_the_configuration_modules_included() -> None:
