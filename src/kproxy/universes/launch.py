@@ -10,8 +10,10 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+import kproxy
 from kproxy.lab.kernels import boot, uml, universe
 from kproxy.universes.recording import Recording, parse_recording
 from kproxy.universes.schedule import Schedule
@@ -26,6 +28,16 @@ a thread that is held by computing, for which no time passes."""
 MOST_SECONDS = 300.0
 """Seconds of the machine's own clock that a universe may take: one in which some program computes for ever never ends."""
 _SCHEDULE = "schedule.py"
+_IN_GUESTS = ("kproxy.universes", "kproxy.lab", "kproxy.proxy", "kproxy.cli")
+"""Packages that guests import modules of."""
+_IMPORT_ALL = """
+import importlib, pkgutil, sys
+for name in sys.argv[1:]:
+    package = importlib.import_module(name)
+    for found in pkgutil.walk_packages(package.__path__, f"{name}."):
+        importlib.import_module(found.name)
+"""
+"""Program that imports all modules of packages, by which Python compiles them, and all that they import."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +123,7 @@ def constant_environment() -> dict[str, str]:
     """Environment of every process in a universe: of this one's the paths alone, as absolute ones."""
     return {
         **{name: _absolute(os.environ[name]) for name in ("PATH", "PYTHONPATH") if name in os.environ},
+        **({"PYTHONPYCACHEPREFIX": folder} if (folder := bytecode_folder()) else {}),
         "PYTHONHASHSEED": "0",
         **GO,
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -118,6 +131,33 @@ def constant_environment() -> dict[str, str]:
         "LANG": "C.UTF-8",
         "TMPDIR": uml.SCRATCH,
     }
+
+
+@cache
+def bytecode_folder() -> str:
+    """Folder of compiled modules for all guests, filled where sources are newer; empty where there can be none.
+
+    Guests write no bytecode, as that would make the first universe another than the second.
+    """
+    package = Path(kproxy.__file__).parent
+    folder = uml.cache_folder().with_name("bytecode") / sys.implementation.cache_tag
+    stamp = folder / "filled"
+    if not uml.visible(folder):
+        return ""
+    newest = max(path.stat().st_mtime for path in package.rglob("*.py"))
+    if stamp.exists() and stamp.stat().st_mtime > newest and stamp.read_text() == str(package):
+        return str(folder)
+    environment = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    command = (sys.executable, "-c", _IMPORT_ALL, *_IN_GUESTS)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        subprocess.run(  # noqa: S603 (our own command line)
+            command, env={**environment, "PYTHONPYCACHEPREFIX": str(folder)}, capture_output=True, check=True
+        )
+        stamp.write_text(str(package))
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return str(folder)
 
 
 def _absolute(paths: str) -> str:

@@ -1,0 +1,55 @@
+"""Bytecode that guests share: made once, made again when sources are newer, and done without where it cannot be."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from kproxy.universes import launch
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(launch, "_IN_GUESTS", ("kproxy.options",))
+    return tmp_path / "kproxy" / "bytecode"
+
+
+def found() -> str:
+    launch.bytecode_folder.cache_clear()
+    try:
+        return launch.bytecode_folder()
+    finally:
+        launch.bytecode_folder.cache_clear()
+
+
+def test_bytecode_is_made_once_and_again_when_sources_are_newer(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Path(found()).parent == folder
+    (compiled,) = folder.rglob("simulate.*.pyc")
+    first = compiled.stat().st_mtime_ns
+    run = mock.Mock(wraps=subprocess.run)
+    monkeypatch.setattr(subprocess, "run", run)
+    assert found()
+    run.assert_not_called()
+    os.utime(next(folder.rglob("filled")), (0, 0))
+    assert found()
+    run.assert_called_once()
+    assert compiled.stat().st_mtime_ns == first, "Python itself has found it to be of that source"
+
+
+def test_where_no_bytecode_can_be_made_guests_compile(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.parent.mkdir()
+    folder.write_text("in the way")
+    assert found() == ""
+    folder.unlink()
+    monkeypatch.setattr(launch, "_IN_GUESTS", ("kproxy.missing",))
+    assert found() == ""
+    assert found() == "", "a failed attempt is no success later"
+    monkeypatch.setenv("XDG_CACHE_HOME", "/run/cache")
+    assert found() == "", "a guest has its own /run"
