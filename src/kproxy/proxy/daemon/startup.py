@@ -13,7 +13,7 @@ from functools import partial
 
 from kproxy.model.api import Cluster, Node
 from kproxy.model.network import Family, family_of
-from kproxy.proxy.backends import Dataplane, find_backend
+from kproxy.proxy.backends import Dataplane, Relayed, find_backend
 from kproxy.proxy.daemon.cluster.announcements import DaemonEvents
 from kproxy.proxy.daemon.cluster.client import ApiClient
 from kproxy.proxy.daemon.cluster.event_recorder import EventRecorder, node_reference
@@ -97,13 +97,15 @@ def _family_sync(daemon: DaemonContext, family: Family, plane: Dataplane) -> Fam
         )
 
     section = config.sync_section
-    look = DRIFT_CHECK_SECONDS if find_backend(config.mode).quick_drift_checks else None
+    backend = find_backend(config.mode)
+    look = DRIFT_CHECK_SECONDS if backend.quick_drift_checks else None
     pace = SyncPeriods(
         min_sync_period=section.min_sync_period.seconds,
         sync_period=section.sync_period.seconds,
         drift_check_period=look,
     )
-    cleaner = ConntrackCleaner(family, addresses.current)
+    relayed = backend.relayed is Relayed.EVERYTHING
+    cleaner = ConntrackCleaner(family, addresses.current, relayed=relayed)
     return FamilySync(family, daemon.store, plane, cleaner, settings, pace, time.monotonic, _freeze_heap_soon)
 
 

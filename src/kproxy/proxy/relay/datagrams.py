@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import select
 import socket
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kproxy.proxy.relay.choice import attempts
@@ -51,6 +52,14 @@ LeftFlows = dict[_Client, Flow]
 """Flows by client, of sockets that were closed."""
 
 
+@dataclass(slots=True)
+class SharedFlows:
+    """Flows that sockets of one service port may take over: ``left`` by closed ones, and ``offered`` by those that have them."""
+
+    left: LeftFlows = field(default_factory=dict)
+    offered: dict[_Client, DatagramPort] = field(default_factory=dict)
+
+
 def expire_left(left: LeftFlows, now: float) -> None:
     """End the flows that nobody took over in time."""
     _end_left(left, [client for client, flow in left.items() if flow.last <= now - IDLE_SECONDS])
@@ -76,12 +85,12 @@ class DatagramPort:
         listener: socket.socket,
         chooser: EndpointTurns,
         loop: Loop,
-        left: LeftFlows,
+        shared: SharedFlows,
         *,
         keeps_source: bool = False,
     ) -> None:
-        """Start to receive.  ``left``: flows of the service port's sockets that were closed, to be taken over."""
-        self._keeps_source, self._left = keeps_source, left
+        """Start to receive.  ``shared``: flows of the service port's other sockets, to be taken over."""
+        self._keeps_source, self._shared = keeps_source, shared
         self._listener, self._chooser, self._loop = listener, chooser, loop
         self.number: int = listener.getsockname()[1]
         self._flows: dict[_Client, Flow] = {}
@@ -106,6 +115,22 @@ class DatagramPort:
         for client in [client for client, flow in self._flows.items() if flow.endpoint not in serving]:
             self._end(client)
 
+    def offer_flows(self) -> None:
+        """Let other sockets of the service port take over the flows, as a frontend that led here leads to another."""
+        self._shared.offered.update(dict.fromkeys(self._flows, self))
+
+    def give(self, client: _Client) -> Flow | None:
+        """Give up an offered flow; what its endpoint sends is its new owner's."""
+        self._withdraw(client)
+        flow = self._flows.pop(client, None)
+        if flow is not None and flow.socket is not None:
+            self._loop.unwatch(flow.socket)
+        return flow
+
+    def _withdraw(self, client: _Client) -> None:
+        if self._shared.offered.get(client) is self:
+            del self._shared.offered[client]
+
     def expire(self) -> None:
         """End the flows that are idle; the first are those that were idle longest."""
         limit = self._loop.now() - IDLE_SECONDS
@@ -122,8 +147,9 @@ class DatagramPort:
         """Give up the listening socket; flows whose endpoint serves are left to another socket of the service port, at their client's next datagram."""
         for client, flow in list(self._flows.items()):
             if flow.socket is not None and flow.endpoint in self._chooser.port.serving:
-                self._loop.unwatch(flow.socket)
-                self._left[client] = self._flows.pop(client)
+                _end_left(self._shared.left, {client} & self._shared.left.keys())  # by another frontend
+                self._shared.left[client] = flow
+                self.give(client)
             else:
                 self._end(client)
         self._loop.unwatch(self._listener)
@@ -147,8 +173,10 @@ class DatagramPort:
         self._send(client, flow, data)
 
     def _take_over(self, client: _Client) -> Flow | None:
-        """The client's flow of a socket that was closed, if its endpoint still serves (``conntrack.udp.stays-on-policy-change``)."""
-        flow = self._left.pop(client, None)
+        """The client's flow of another socket, if its endpoint still serves (``conntrack.udp.stays-on-policy-change``)."""
+        flow, owner = self._shared.left.pop(client, None), self._shared.offered.get(client)
+        if flow is None and owner is not None and owner is not self:
+            flow = owner.give(client)
         if flow is None or flow.socket is None:
             return None
         if flow.endpoint not in self._chooser.port.serving:
@@ -209,6 +237,7 @@ class DatagramPort:
         self._disconnect(flow)
 
     def _end(self, client: _Client) -> None:
+        self._withdraw(client)
         flow = self._flows.pop(client, None)
         if flow is not None:
             self._disconnect(flow)

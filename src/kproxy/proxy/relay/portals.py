@@ -120,12 +120,21 @@ def pool_ports(
                 affinity_seconds=service.affinity_seconds,
                 keeps_source=keeps_source,
                 on_node=on_node,
+                frontends=_frontends_of(service, pool),
             )
 
 
 def _pools(service: ServicePlan) -> dict[PoolScope, Pool]:
     pools = (pool for frontend in service.frontends for pool in (frontend.pool, frontend.shortcut) if pool)
     return {pool.scope: pool for pool in pools if pool.endpoints}
+
+
+def _frontends_of(service: ServicePlan, pool: Pool) -> frozenset[str]:
+    """Names of a UDP port's frontends that lead to a pool, senders with a shortcut aside; flows follow them to another."""
+    if service.protocol is not Protocol.UDP:
+        return frozenset()
+    own = (frontend for frontend in service.frontends if frontend.pool.scope is pool.scope)
+    return frozenset(f"{frontend.address or 'node'} {frontend.port}" for frontend in own)
 
 
 def _relayed_frontend(frontend: Frontend, sockets: Mapping[PoolScope, tuple[PoolEndpoint, ...]]) -> Frontend:

@@ -23,7 +23,7 @@ from kproxy.linux import descriptors
 from kproxy.linux.descriptors import Purpose
 from kproxy.model.network import Protocol
 from kproxy.proxy.relay.choice import EndpointTurns
-from kproxy.proxy.relay.datagrams import DatagramPort, LeftFlows, end_unserved, expire_left
+from kproxy.proxy.relay.datagrams import DatagramPort, SharedFlows, end_unserved, expire_left
 from kproxy.proxy.relay.dialing import source_for
 from kproxy.proxy.relay.loop import EventLoop
 from kproxy.proxy.relay.streams import PipePool, Stream
@@ -104,7 +104,7 @@ class LocalRelay:
         self._pool = PipePool()
         self._turns: dict[TurnsKey, EndpointTurns] = {}
         self._served: dict[RelayKey, RelayPort] = {}
-        self._left: dict[str, LeftFlows] = {}
+        self._shared: dict[str, SharedFlows] = {}
         self._ports: dict[RelayKey, _StreamPort | DatagramPort] = {}
         self._streams: set[Stream] = set()
         self.failed: dict[RelayKey, str] = {}
@@ -242,7 +242,7 @@ class LocalRelay:
         An endpoint that serves again is one that clients have been moved off (``conntrack.udp.moves-off-removed-endpoint``).
         """
         with self._lock:
-            left = {service: flows for service, flows in self._left.items() if flows}
+            left = {service: shared.left for service, shared in self._shared.items() if shared.left}
             serving: dict[str, set[RelayEndpoint]] = {service: set() for service in left}
             for port in self._served.values():
                 if port.service in serving:
@@ -268,8 +268,8 @@ class LocalRelay:
             for port in self._ports.values():
                 port.close()
             self._ports.clear()
-            for left in self._left.values():
-                expire_left(left, float("inf"))
+            for shared in self._shared.values():
+                expire_left(shared.left, float("inf"))
             self._pool.close()
             self.loop.close()
             self._wake.close()
@@ -280,8 +280,7 @@ class LocalRelay:
             if taken is not None:  # of one worker more than there are now
                 taken.close()
             if self._served[key] != port:
-                self._served[key] = self._turns[port.turns].port = port
-                self._ports[key].endpoints_changed()
+                self._change(key, port)
             return None
         try:
             listener = taken or _listen(port, number)
@@ -295,11 +294,20 @@ class LocalRelay:
         if port.protocol is Protocol.TCP:
             self._ports[key] = _StreamPort(listener, chooser, self, keeps_source=port.keeps_source)
         else:
-            left = self._left.setdefault(port.service, {})
+            shared = self._shared.setdefault(port.service, SharedFlows())
             self._ports[key] = DatagramPort(
-                listener, chooser, self.loop, left, keeps_source=port.keeps_source
+                listener, chooser, self.loop, shared, keeps_source=port.keeps_source
             )
         return None
+
+    def _change(self, key: RelayKey, port: RelayPort) -> None:
+        """Serve an open port as this one."""
+        lost = self._served[key].frontends - port.frontends
+        self._served[key] = self._turns[port.turns].port = port
+        opened = self._ports[key]
+        opened.endpoints_changed()
+        if lost and isinstance(opened, DatagramPort):
+            opened.offer_flows()
 
     # ------------------------------------------------------------------ the relay's thread
 
@@ -350,10 +358,10 @@ class LocalRelay:
     def _expire(self) -> None:
         for port in self._ports.values():
             port.expire()
-        for service, left in list(self._left.items()):
-            expire_left(left, self.loop.now())
-            if not left and not any(port.service == service for port in self._served.values()):
-                del self._left[service]
+        for service, shared in list(self._shared.items()):
+            expire_left(shared.left, self.loop.now())
+            if not shared.left and not any(port.service == service for port in self._served.values()):
+                del self._shared[service]
         self.loop.call_at(self.loop.now() + _EXPIRY_SECONDS, self._expire)
 
     def _wake_up(self, _: int) -> None:

@@ -61,6 +61,14 @@ def test_flows_may_stay_with_endpoints_that_another_mode_gave_them() -> None:
     assert service.serving == (FAR, socket(40_001))
 
 
+def test_sockets_of_datagrams_have_the_names_of_the_frontends_that_lead_there() -> None:
+    """Those of the pool alone: by a shortcut the same frontend leads elsewhere, and its flows stay where they are."""
+    cluster, local = Portals().ports(plan(CLUSTER_IP, LOCAL, protocol=Protocol.UDP), NODE)
+    assert (cluster.scope, list(cluster.frontends)) == (PoolScope.CLUSTER, ["10.96.0.1 80"])
+    assert (local.scope, list(local.frontends)) == (PoolScope.LOCAL, ["node 30080"])
+    assert not any(port.frontends for port in Portals().ports(plan(CLUSTER_IP, LOCAL), NODE))
+
+
 def test_a_socket_that_could_not_be_opened_is_a_refusal_until_it_can() -> None:
     drops = msgspec.structs.replace(NODE_PORT, on_empty=OnEmpty.DROP)
     portals, given = Portals(), plan(drops)

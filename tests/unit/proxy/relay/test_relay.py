@@ -327,6 +327,41 @@ def test_a_flow_is_not_taken_over_once_its_endpoint_was_gone(relay: LocalRelay, 
     assert _flow(relay, before, None, after) == [b"1x", b"2x"]
 
 
+def _moved_flow(relay: LocalRelay, servers: Servers, lost: frozenset[str]) -> list[bytes]:
+    """Answers to one client whose frontend leads to the pool of all endpoints, then to that of the second, and whose endpoint then ends.
+
+    ``lost``: frontends that the first pool does not have any more then; it stays open for others.
+    """
+    first, second, third = servers.udp(b"1"), servers.udp(b"2"), servers.udp(b"3")
+    both = frozenset({"10.96.0.1 53", "node 30053"})
+    cluster = _udp_port(first, third, scope=PoolScope.CLUSTER, serving=(first, second, third))
+    cluster = msgspec.structs.replace(cluster, frontends=both)
+    local = _udp_port(second, scope=PoolScope.LOCAL, serving=(first, second, third))
+    answers = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.bind(("127.0.0.1", 0))
+        client.settimeout(8)
+        without = msgspec.structs.replace(cluster, frontends=both - lost)
+        ended = msgspec.structs.replace(local, serving=frozenset({second, third}))
+        for port, table in ((cluster, (cluster,)), (local, (local, without)), (local, (ended, without))):
+            relay.update(table)
+            client.sendto(b"x", (port.address, port.port))
+            answers.append(client.recv(100))
+    return answers
+
+
+def test_a_flow_follows_its_frontend_to_another_pool_and_chooses_there_when_its_endpoint_ends(
+    relay: LocalRelay, servers: Servers
+) -> None:
+    """``conntrack.udp.stays-on-policy-change``, ``internal-policy.local.same-node``: both sockets are open."""
+    assert _moved_flow(relay, servers, frozenset({"node 30053"})) == [b"1x", b"1x", b"2x"]
+
+
+def test_a_client_of_two_pools_has_a_flow_in_each(relay: LocalRelay, servers: Servers) -> None:
+    """No frontend has changed its pool: the flow of the one is not that of the other."""
+    assert _moved_flow(relay, servers, frozenset()) == [b"1x", b"2x", b"2x"]
+
+
 def test_ports_that_are_open_keep_their_endpoints_until_they_are_served_anew(
     relay: LocalRelay, servers: Servers
 ) -> None:

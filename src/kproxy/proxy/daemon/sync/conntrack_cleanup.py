@@ -29,7 +29,8 @@ class UdpFrontends:
     """UDP frontends, and the serving endpoints of each.
 
     ``node_addresses`` and ``localhost``: the destinations at which the ports of ``by_node_port`` are frontends.
-    ``ranges``: any destination in them is a frontend, of no endpoint if it is not in ``by_socket``.
+    ``ranges``: any destination in them is a frontend, of no endpoint if it is not in ``by_socket``. ``pools``: sockets of a
+    relay that frontends lead to, by address and port, or by node port alone; empty in modes without one.
     """
 
     by_socket: Mapping[Socket, frozenset[Socket]] = field(default_factory=dict)
@@ -37,6 +38,29 @@ class UdpFrontends:
     node_addresses: frozenset[Address] = frozenset()
     localhost: bool = False
     ranges: tuple[Network, ...] = ()
+    pools: Mapping[Socket | int, frozenset[Socket]] = field(default_factory=dict)
+
+    def leads_elsewhere(self, flow: UdpFlow, before: UdpFrontends) -> bool:
+        """True if a flow came to a relay's socket by a frontend that leads to another since ``before``.
+
+        The relay keeps the flow's endpoint while that serves; then it chooses in the pool of the socket that the flow comes to
+        (``internal-policy.local.same-node``). A frontend that leads nowhere now keeps its flows (``conntrack.udp.stays-on-policy-change``).
+        """
+        now = self._pool(flow.destination)
+        others = (pool for pool in self.pools.values() if flow.reply_source in pool)
+        return (
+            bool(now)
+            and flow.reply_source not in now
+            and any(others)
+            and before._pool(flow.destination) != now
+        )
+
+    def _pool(self, destination: Socket) -> frozenset[Socket]:
+        address, port = destination
+        found = self.pools.get(destination)
+        if found is None and self._accepts_node_ports(address):
+            found = self.pools.get(port)
+        return found or frozenset()
 
     def serving(self, destination: Socket) -> frozenset[Socket] | None:
         """The endpoints behind a destination, maybe none; None when it is no frontend."""
@@ -57,10 +81,11 @@ class UdpFrontends:
         return address in self.node_addresses
 
 
-def udp_frontends(plan: Plan, local: Iterable[Address]) -> UdpFrontends:
-    """The UDP frontends of a plan; ``local`` are the addresses of this node's interfaces."""
+def udp_frontends(plan: Plan, local: Iterable[Address], *, relayed: bool = False) -> UdpFrontends:
+    """The UDP frontends of a plan; ``local`` are the addresses of this node's interfaces, ``relayed``: pools are a relay's sockets."""
     by_socket: dict[Socket, frozenset[Socket]] = {}
     by_node_port: dict[int, frozenset[Socket]] = {}
+    pools: dict[Socket | int, frozenset[Socket]] = {}
     for service in plan.services:
         if service.protocol is not Protocol.UDP:
             continue
@@ -70,8 +95,12 @@ def udp_frontends(plan: Plan, local: Iterable[Address]) -> UdpFrontends:
                 by_node_port[frontend.port] = serving
             else:
                 by_socket[frontend.address, frontend.port] = serving
+            if relayed:
+                where = frontend.port if frontend.address is None else (frontend.address, frontend.port)
+                pools[where] = frozenset((one.address, one.port) for one in frontend.pool.endpoints)
     addresses = _node_addresses(plan.node_ports, plan.family, local)
-    return UdpFrontends(by_socket, by_node_port, addresses, plan.node_ports.localhost)
+    localhost = plan.node_ports.localhost
+    return UdpFrontends(by_socket, by_node_port, addresses, localhost, pools=pools)
 
 
 def is_stale(flow: UdpFlow, before: UdpFrontends, now: UdpFrontends) -> bool:
@@ -86,22 +115,25 @@ def is_stale(flow: UdpFlow, before: UdpFrontends, now: UdpFrontends) -> bool:
     """
     serving = now.serving(flow.destination)
     if serving is not None:
-        return flow.reply_source not in serving
+        return flow.reply_source not in serving or now.leads_elsewhere(flow, before)
     return flow.is_dnat and before.serving(flow.destination) is not None
 
 
 class ConntrackCleaner:
     """Removes one family's stale entries at the first plan, and whenever UDP frontends or endpoints change."""
 
-    def __init__(self, family: Family, node_addresses: Callable[[], Iterable[Address]]) -> None:
+    def __init__(
+        self, family: Family, node_addresses: Callable[[], Iterable[Address]], *, relayed: bool = False
+    ) -> None:
         """Start without a previous plan: the first `remove` checks all entries (``restart.stale-udp-entries.reconciled``).
 
         An earlier process may have served what is deleted by now: every address of a ServiceCIDR may have been a Service's, so
         once these are known all entries are checked again.
 
         ``node_addresses`` returns those of this node's interfaces now, as `kproxy.linux.node_addresses.AddressMonitor.current`.
+        ``relayed``: plans have a relay's sockets as endpoints.
         """
-        self._family, self._node_addresses = family, node_addresses
+        self._family, self._node_addresses, self._relayed = family, node_addresses, relayed
         self._handled: tuple[NodePorts, tuple[ServicePlan, ...], tuple[Network, ...]] | None = None
         self._frontends = UdpFrontends()
 
@@ -116,7 +148,7 @@ class ConntrackCleaner:
             return 0
         known = self._handled is not None and self._handled[2] == plan.service_cidrs
         before = self._frontends if known else replace(self._frontends, ranges=plan.service_cidrs)
-        now = udp_frontends(plan, self._local_addresses(services))
+        now = udp_frontends(plan, self._local_addresses(services), relayed=self._relayed)
         removed = self._remove(before, now) if before or now else 0
         self._handled, self._frontends = handled, now
         return removed

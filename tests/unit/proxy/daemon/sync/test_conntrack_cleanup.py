@@ -2,6 +2,7 @@
 
 from ipaddress import ip_address
 
+import msgspec
 import pytest
 
 from kproxy.linux.conntrack import UdpFlow
@@ -144,3 +145,33 @@ def test_loopback_is_no_node_port_address_where_localhost_is_off() -> None:
     off = frontends(dns(SECOND), ports=NodePorts(None, localhost=False))
     assert not is_stale(flow(("127.0.0.1", NODE_PORT), FIRST), NOTHING, off)
     assert is_stale(flow((NODE, NODE_PORT), FIRST), NOTHING, off)
+
+
+# ------------------------------------------------------------------------------ the relay's sockets
+
+CLUSTER_SOCKET, LOCAL_SOCKET = (NODE, 40_001), (NODE, 40_002)
+
+
+def relayed(node_port: tuple[tuple[str, int], ...]) -> UdpFrontends:
+    """A Service whose cluster IP leads to the socket of all endpoints, and its node port to these."""
+    service = dns(CLUSTER_SOCKET, serving=(CLUSTER_SOCKET, LOCAL_SOCKET, FIRST))
+    internal, external, by_node = service.frontends
+    moved = msgspec.structs.replace(by_node, pool=Pool(PoolScope.LOCAL, endpoints(*node_port)))
+    plan = plan_of(msgspec.structs.replace(service, frontends=(internal, external, moved)), detector=None)
+    return udp_frontends(plan, [ip_address(NODE)], relayed=True)
+
+
+def test_a_flow_whose_frontend_leads_to_another_socket_chooses_anew_by_the_rules() -> None:
+    before, now = relayed((CLUSTER_SOCKET,)), relayed((LOCAL_SOCKET,))
+    at_node_port = flow((NODE, NODE_PORT), CLUSTER_SOCKET)
+    assert is_stale(at_node_port, before, now)
+    assert is_stale(at_node_port, NOTHING, now), "what an earlier process has left"
+    assert not is_stale(at_node_port, now, now), "once: it came back by a shortcut"
+    assert not is_stale(flow(DNS, CLUSTER_SOCKET), before, now), "another frontend's"
+    assert not is_stale(flow((NODE, NODE_PORT), LOCAL_SOCKET), before, now)
+    assert not is_stale(flow((NODE, NODE_PORT), FIRST), before, now), "another mode's, whose endpoint serves"
+
+
+def test_a_flow_whose_frontend_leads_nowhere_now_stays() -> None:
+    """``conntrack.udp.stays-on-policy-change``: the rules would drop it."""
+    assert not is_stale(flow((NODE, NODE_PORT), CLUSTER_SOCKET), relayed((CLUSTER_SOCKET,)), relayed(()))
