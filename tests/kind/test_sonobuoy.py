@@ -81,6 +81,7 @@ def test_the_plugin_judges_its_own_cluster_and_hands_over_junit(cluster: Cluster
     assert ended, logs
     sent = base64.b64decode(cluster.kubectl("-n", NAMESPACE, "logs", "plugin", "-c", "sonobuoy-worker"))
     with tarfile.open(fileobj=io.BytesIO(sent)) as archive:
+        assert "results.json" in archive.getnames(), logs
         files = {name: archive.extractfile(name) for name in ("junit.xml", "results.json")}
         texts = {name: file.read() for name, file in files.items() if file}
     (suite,) = JUnitXml.fromroot(JUnitXml.fromstring(texts["junit.xml"])._elem)
