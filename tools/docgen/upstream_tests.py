@@ -38,4 +38,6 @@ def _result(case: ET.Element) -> tuple[str, str]:
     """Name without the prefix and labels that all have, and the status in bold if it is not passed."""
     name = case.get("name", "").removeprefix("[It] [sig-network] ")
     status = case.get("status", "")
-    return re.sub(r" \[sig-network[^]]*\]$", "", name), status if status == "passed" else f"**{status}**"
+    name = re.sub(r" \[sig-network[^]]*\]$", "", name)
+    brackets = re.sub(r"[][]", r"\\\g<0>", name)  # as text: the site takes `[Conformance]` for a link
+    return brackets, status if status == "passed" else f"**{status}**"
