@@ -101,6 +101,10 @@ async def until_scraped(stand: Stage) -> None:
         assert time.monotonic() < deadline, "Prometheus has not scraped the daemon"
         await asyncio.sleep(0.5)
         try:
+            if (
+                await asyncio.to_thread(fetch, stand.lab.network["a"], LOOPBACK, PORT, "/-/ready")
+            ).status != 200:
+                continue  # it still reads its storage, and answers queries with 503
             found = await answers(
                 stand, "count_over_time(kubeproxy_sync_proxy_rules_last_timestamp_seconds[4s])"
             )
