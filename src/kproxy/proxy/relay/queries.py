@@ -1,7 +1,7 @@
 """Queries about the relay's sockets: which endpoint a client's packet would come to, asked by `kproxy trace`.
 
 Workers answer at their Unix sockets, which root alone may reach.  The relay inside a daemon answers at an abstract one: it needs no folder and
-leaves no file, and whoever reaches it learns what ``/proc/net/tcp`` of the node shows too.  Both are found by ``/proc/net/unix``, which
+leaves no file, but every process of the network namespace reaches it, so it answers root and the daemon's own user alone.  Both are found by ``/proc/net/unix``, which
 lists the sockets of one network namespace.  A query changes nothing.
 """
 
@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from kproxy.linux.sockets import user_of_peer
 from kproxy.proxy.relay import wire
 from kproxy.proxy.relay.places import place_at
 from kproxy.proxy.relay.relay import LocalRelay
@@ -54,6 +55,8 @@ def _answer(listener: socket.socket, relay: LocalRelay) -> None:
             client, _ = listener.accept()
             with client:
                 client.settimeout(_SECONDS)
+                if user_of_peer(client) not in {0, os.geteuid()}:
+                    continue
                 wire.send(client, relay.find(wire.receive_query(client)))
 
 

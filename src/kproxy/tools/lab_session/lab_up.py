@@ -11,7 +11,6 @@ import asyncio
 import os
 import signal
 import socket
-import struct
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from kproxy.lab.kernels.current import kernel_here
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.probes.observation import Reception
 from kproxy.lab.topology import CLIENT, ELSEWHERE, REMOTE, Pair, Topology
+from kproxy.linux.sockets import user_of_peer
 from kproxy.options.tools import DEFAULT_LAB
 from kproxy.tools.explain.dump import Dump
 from kproxy.tools.lab_session.control_socket import control_address
@@ -255,7 +255,7 @@ class ControlServer:
         """Handle one request; then the connection stays as long as the client keeps it."""
         loop = asyncio.get_running_loop()
         with client:
-            if _user_of(client) not in {0, os.getuid()}:
+            if user_of_peer(client) not in {0, os.getuid()}:
                 return
             request = msgspec.json.decode(await loop.sock_recv(client, 1 << 16))
             try:
@@ -339,8 +339,3 @@ class ControlServer:
         if kernel_here() is KernelName.ROOTLESS:
             own = [os.open(f"/proc/self/ns/{kind}", os.O_RDONLY) for kind in ("user", "mnt")]
         return [*own, self._replica.lab.network[name].descriptor]
-
-
-def _user_of(client: socket.socket) -> int:
-    credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    return int(struct.unpack("3i", credentials)[1])
