@@ -79,7 +79,7 @@ MUTANTS = (
     in_ipvs(
         "ipvs.exclude",
         "Virtual servers inside excludeCIDRs are taken for ours.",
-        Patch(f"{APPLIER}_Ownership.__init__", lambda init: lambda self, *of: init(self, *of[:-1], ())),
+        Patch(f"{APPLIER}Ownership.__init__", lambda init: lambda self, *of: init(self, *of[:-1], ())),
         unseen=Unseen(
             "a virtual server that no proxy made belongs to no Service",
             f"{IN_GUEST}::test_a_restarted_proxy_takes_over_what_the_last_one_left_"
@@ -90,7 +90,7 @@ MUTANTS = (
     in_ipvs(
         "ipvs.foreign",
         "All virtual servers are taken for ours.",
-        Patch(f"{APPLIER}_Ownership.has", answering(value=True)),
+        Patch(f"{APPLIER}Ownership.has", answering(value=True)),
         unseen=Unseen(
             "a virtual server that no proxy made belongs to no Service",
             f"{IN_GUEST}::test_a_restarted_proxy_takes_over_what_the_last_one_left_"

@@ -114,7 +114,7 @@ MUTANTS = (
     mutant(
         "restart.another-mode-stays",
         "A proxy that starts leaves the rules that another mode has written.",
-        Patch("kproxy.proxy.daemon.sync.dataplane:_TakeoverDataplane._clear_now", lambda _: lambda *_: None),
+        Patch("kproxy.proxy.daemon.sync.dataplane:_TakeoverDataplane._clear", lambda _: lambda *_: False),
         clauses="restart.mode-change.old-rules-removed",
         needs_kernel=True,
     ),

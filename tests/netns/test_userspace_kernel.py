@@ -12,7 +12,12 @@ from kproxy.lab import namespaces
 from kproxy.linux import host
 from kproxy.model.network import Family
 from kproxy.proxy.backends.userspace import names
-from kproxy.proxy.backends.userspace.kernel import UserspaceKernel, keeps_sources, remove_portals
+from kproxy.proxy.backends.userspace.kernel import (
+    UserspaceKernel,
+    keeps_sources,
+    remove_portals,
+    withdraw_portals,
+)
 from kproxy.proxy.backends.xtables.kernel.tools import find_tools
 from kproxy.proxy.plan import Exposure, Plan
 from tests.support.plans import frontend, plan_of, pool, service
@@ -83,6 +88,18 @@ def test_chains_stay_while_the_mode_runs(family: Family) -> None:
     kernel.apply(one_service(family))
     assert remove_portals(family, running=True) == ()
     assert kernel.find_drift() == ()
+
+
+def test_after_a_withdrawal_there_is_what_brings_answers_to_clients_addresses_back(family: Family) -> None:
+    kernel = UserspaceKernel(family, keep_sources=True)
+    kernel.apply(one_service(family))
+    withdraw_portals(family)
+    chains = {line.split()[0] for line in saved(family).splitlines() if line.startswith(":KUBE-")}
+    assert chains == {":KUBE-PORTALS-SOURCE", ":KUBE-PORTALS-ANSWER"}
+    assert sum("-j KUBE-PORTALS-" in line for line in _rules(saved(family))) == 3
+    assert routing(family).count("lookup 7500") == 1
+    assert remove_portals(family, running=False) == ()
+    assert "KUBE-" not in saved(family)
 
 
 def _rules(text: str) -> list[str]:

@@ -15,6 +15,7 @@ from kproxy.conformance.case import (
     PRESERVED,
     Apply,
     Probe,
+    Profile,
     Type,
     case,
     client,
@@ -27,6 +28,7 @@ from kproxy.conformance.case import (
 from kproxy.conformance.subjects.subject import load_subject
 from kproxy.conformance.testbeds.netns import NetnsTestbed, opener
 from kproxy.lab.processes import Xtables
+from kproxy.model.network import Family
 from tests.support.constant_rate import Clients, asking, nothing_was_lost
 
 CHANGES = 200
@@ -43,7 +45,7 @@ ENDPOINTS = frozenset(itertools.chain.from_iterable(ROTATION))
 """Who may answer: what finds no rules is answered too, by somebody else."""
 
 
-def steady_case() -> tuple[Instance, list[Probe]]:
+def steady_case(family: Family = Family.IPV4) -> tuple[Instance, list[Probe]]:
     """A Service in all forms it will have, and who asks for it."""
     forms = [WEB.replace(backends=pods(*names)) for names in ROTATION]
     probes = [
@@ -56,15 +58,17 @@ def steady_case() -> tuple[Instance, list[Probe]]:
         )
     ]
     steady = case("continuity.steady", "Nothing is lost.", Apply(*forms), *probes, clauses=set())
-    (instance, *_) = bind_cases([steady])
+    (instance,) = (one for one in bind_cases([steady]) if one.family is family)
     return instance, probes
 
 
 @asynccontextmanager
-async def busy_lab(mode: str, variant: Xtables) -> AsyncIterator[tuple[NetnsTestbed, World, Clients]]:
+async def busy_lab(
+    mode: str, variant: Xtables, family: Family = Family.IPV4, profile: Profile = DEFAULT
+) -> AsyncIterator[tuple[NetnsTestbed, World, Clients]]:
     """A settled lab with a Service and four clients that ask for it without pause."""
-    instance, probes = steady_case()
-    async with opener(load_subject("kproxy"), mode, variant)(DEFAULT, [instance]) as bed:
+    instance, probes = steady_case(family)
+    async with opener(load_subject("kproxy"), mode, variant)(profile, [instance]) as bed:
         assert isinstance(bed, NetnsTestbed)
         world = World(instance)
         await bed.change(world.apply_step(Apply(WEB)))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kproxy.linux.host import Netlink
 from kproxy.linux.netlink import attributes, messages
 from kproxy.linux.netlink_multicast import MulticastListener
-from kproxy.model.network import Family
+from kproxy.model.network import Family, parse_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +35,9 @@ _GROUPS = {Family.IPV4: 5, Family.IPV6: 9}
 """Multicast groups: RTNLGRP_LINK; RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR."""
 
 _AF = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
+_SOMEWHERE = {Family.IPV4: "192.0.2.1", Family.IPV6: "2001:db8::1"}
+"""An address of documentation (RFC 5737, RFC 3849), which no node has."""
+
 _ADDRESS_HEADER = struct.Struct("=BBBBI")
 _LINK_HEADER = struct.Struct("=BxHiII")
 _IFA_ADDRESS, _IFA_LOCAL, _IFLA_NAME = 1, 2, 3
@@ -91,6 +94,16 @@ def list_addresses(family: Family, device: str) -> LocalAddresses:
     """The node's and the device's addresses, read with one RTM_GETADDR dump."""
     with Netlink(socket.NETLINK_ROUTE) as netlink:
         return _read(netlink, family, netlink.interface_index(device))
+
+
+def source_address(family: Family) -> Address | None:
+    """The address of the node's packets to the default route; None without one.  Sends nothing."""
+    with socket.socket(_AF[family], socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((_SOMEWHERE[family], 9))
+        except OSError:
+            return None
+        return parse_address(probe.getsockname()[0])
 
 
 def _read(netlink: Netlink, family: Family, device: int | None) -> LocalAddresses:

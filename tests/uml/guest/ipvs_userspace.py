@@ -3,81 +3,119 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+from collections.abc import Callable
 
 import pytest
 
+from kproxy.conformance.binding.bind import Instance
 from kproxy.conformance.binding.world import RestartProxy
-from kproxy.conformance.case import SAME_ENDPOINT, Open, Send
+from kproxy.conformance.case import SAME_ENDPOINT, Open, Profile, Send
 from kproxy.conformance.subjects import subject
 from kproxy.conformance.testbed import Observation
+from kproxy.conformance.testbeds.netns import NetnsTestbed
+from kproxy.conformance.testbeds.probe_transport import lab_flow
 from kproxy.lab.processes import Xtables
 from kproxy.linux import host
+from kproxy.model.network import Family
+from tests.support.constant_rate import Clients
 from tests.support.continuity import busy_lab
+from tests.support.waiting import eventually
 
-OURS = {
-    "ipvs": lambda: "TCP" in host.run_tool(("ipvsadm", "-Sn")).upper() or "KUBE-CLUSTER-IP" in saved(),
-    "userspace": lambda: "KUBE-PORTALS" in saved() or "lookup 7500" in host.run_tool(("ip", "rule")),
-}
+QUICK_LOOKS = Profile(name="quick-looks", sync_period="1s")
+"""What is drained is looked at every five seconds, not every thirty."""
+
+TIME_WAIT = 120
+"""Seconds that IPVS keeps a connection after its end (ip_vs_proto_tcp.c: tcp_timeouts)."""
+
+COMMANDS = {Family.IPV4: ("iptables-legacy-save", "-4"), Family.IPV6: ("ip6tables-legacy-save", "-6")}
 
 
-def saved() -> str:
-    return host.run_tool(("iptables-legacy-save",))
+def left_of_ipvs(family: Family) -> list[str]:
+    """What is there of virtual servers, chains, sets and routes of ipvs mode."""
+    save, ip = COMMANDS[family]
+    shown = (
+        ("virtual server", "-A", ("ipvsadm", "-Sn")),
+        ("chain", "KUBE-IPVS-FILTER", (save,)),
+        ("set", "KUBE-", ("ipset", "list", "-name")),
+        ("route", "local", ("ip", ip, "route", "show", "table", "local", "proto", "75")),
+        ("device", "kube-ipvs0", ("ip", "-o", "link", "show")),
+    )
+    return [what for what, text, command in shown if text in host.run_tool(command)]
 
 
-@pytest.mark.parametrize(
-    ("first", "then", "kept"),
-    [
-        ("ipvs", "userspace", {"pod b3"}),
-        ("userspace", "ipvs", {"host a", "client via a", "pod b3"}),
-    ],
-)
-def test_new_connections_are_served_and_nothing_is_left_when_the_mode_changes(
-    first: str, then: str, kept: set[str], monkeypatch: pytest.MonkeyPatch
+def left_of_userspace(family: Family) -> list[str]:
+    """What is there of chains, and of the route for answers, of userspace mode."""
+    save, ip = COMMANDS[family]
+    shown = (("chain", "KUBE-PORTALS", (save,)), ("rule", "lookup 7500", ("ip", ip, "rule")))
+    return [what for what, text, command in shown if text in host.run_tool(command)]
+
+
+LEFT: dict[str, Callable[[Family], list[str]]] = {"ipvs": left_of_ipvs, "userspace": left_of_userspace}
+
+
+class Held:
+    """Connections that are kept open, two of each client: to an endpoint on the node and one elsewhere, in turn."""
+
+    def __init__(self, bed: NetnsTestbed, instance: Instance) -> None:
+        self._bed, self._instance = bed, instance
+        self._seen: dict[str, Observation] = {}
+
+    async def open(self, clients: Clients, when: str) -> None:
+        for one, number in itertools.product(clients.all, (1, 2)):
+            name = f"{one.probe.sender} {when} {number}"
+            opened = Open(flow=name, sender=one.probe.sender, to=one.probe.to, expect=one.probe.expect)
+            self._seen[name] = await self._bed.open_flow(self._instance, opened)
+            assert self._seen[name].endpoint, name
+
+    async def lost(self) -> dict[str, str]:
+        """Those that their endpoint answers no more, with what was seen."""
+        found = {
+            name: await self._bed.send_on_flow(self._instance, Send(flow=name, expect=SAME_ENDPOINT))
+            for name in self._seen
+        }
+        return {name: one.text for name, one in found.items() if one.endpoint != self._seen[name].endpoint}
+
+    def close(self) -> None:
+        for name in self._seen:
+            lab_flow(self._bed._flow(self._instance, name)[0]).close()
+        self._seen.clear()
+
+
+@pytest.mark.parametrize("family", list(Family), ids=lambda family: family.value)
+@pytest.mark.parametrize(("first", "then"), [("ipvs", "userspace"), ("userspace", "ipvs")])
+def test_no_connection_is_lost_when_the_mode_changes_and_nothing_is_left_when_they_have_ended(
+    first: str, then: str, family: Family, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``kept``: whose held connections go on: IPVS loses its own with its virtual servers, the relay those from clients' addresses.
-
-    Connections at the moment of a change may be lost, later ones are not.
-    """
     monkeypatch.setitem(subject.MODE_BEFORE, first, then)
 
     async def change() -> None:
-        async with busy_lab(first, Xtables.LEGACY) as (bed, _, clients):
-            node, instance = bed.lab.network["a"], clients.all[0].instance
-            held: dict[str, Observation] = {}
-            for one in clients.all:
-                name = f"{one.probe.sender}"
-                opened = Open(flow=name, sender=one.probe.sender, to=one.probe.to, expect=one.probe.expect)
-                held[name] = await bed.open_flow(instance, opened)
+        async with busy_lab(first, Xtables.LEGACY, family, QUICK_LOOKS) as (bed, _, clients):
+            node = bed.lab.network["a"]
+            held = Held(bed, clients.all[0].instance)
 
-            async def alive() -> set[str]:
-                seen = {
-                    name: await bed.send_on_flow(instance, Send(flow=name, expect=SAME_ENDPOINT))
-                    for name in held
-                }
-                return {name for name in held if seen[name].endpoint == held[name].endpoint}
+            def left(mode: str) -> list[str]:  # also called in a thread
+                with node.entered():
+                    return LEFT[mode](family)
 
-            async def all_answered() -> None:
-                """Connections that begin after the change; those that were open during it have ended."""
-                await clients.connect(2)
-                before = [len(one.lost) for one in clients.all]
-                await clients.connect(10)
-                assert [len(one.lost) for one in clients.all] == before
-
-            await all_answered()
-            with node.entered():
-                assert (OURS[first](), OURS[then]()) == (True, False)
+            await clients.connect(5)
+            assert (bool(left(first)), left(then)) == (True, [])
+            await held.open(clients, first)
             await bed.proxies.restart_in_other_mode("a")
             await bed.settle()
-            await all_answered()
-            with node.entered():
-                assert (OURS[first](), OURS[then]()) == (False, True)
-            assert await alive() == kept
+            await clients.connect(10)
+            assert await held.lost() == {}
+            await held.open(clients, then)
             await bed.change([RestartProxy("a", ())])
             await bed.settle()
-            await all_answered()
-            with node.entered():
-                assert (OURS[first](), OURS[then]()) == (True, False)
-            assert await alive() == kept
+            await clients.connect(10)
+            assert await held.lost() == {}
+            assert {f"{one.probe.sender}": one.lost for one in clients.all if one.lost} == {}
+            held.close()
+            await asyncio.to_thread(eventually, lambda: not left(then), TIME_WAIT + 60, 2)
+            assert (bool(left(first)), left(then)) == (True, [])
+            await clients.connect(5)
+            assert {f"{one.probe.sender}": one.lost for one in clients.all if one.lost} == {}
             await clients.finish()
 
     asyncio.run(change())

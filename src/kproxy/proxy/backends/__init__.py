@@ -171,6 +171,12 @@ class ProxyBackend(Protocol):
     def prepare_node(self, config: Configuration) -> None:
         """Do what needs more than CAP_NET_ADMIN (``cfg.init-only``); `HostError`."""
 
+    def drain(self, family: Family) -> bool:
+        """Withdraw what this mode left from new connections, now that another mode serves them; `HostError`.
+
+        True while it holds established ones in the kernel by something that `remove_leftovers` would take from them.
+        """
+
     def remove_leftovers(self, family: Family, running: str | None) -> tuple[HostError, ...]:
         """Remove what this mode left, of ours or of kube-proxy's; every refusal with its reason and cure.
 
@@ -202,6 +208,10 @@ class CommonBackend:
 
     def prepare_node(self, config: Configuration) -> None:
         """Nothing."""
+
+    def drain(self, family: Family) -> bool:  # noqa: ARG002
+        """No: connection tracking alone holds what rules have translated."""
+        return False
 
     def packet_counts(self) -> Mapping[str, int]:
         """None."""

@@ -10,6 +10,8 @@ import errno
 import socket
 from typing import TYPE_CHECKING
 
+from kproxy.proxy.plan.marks import RELAY_MARK
+
 if TYPE_CHECKING:
     from kproxy.proxy.relay.table import RelayEndpoint, RelayPort
 
@@ -65,6 +67,7 @@ def _bind(made: socket.socket, family: socket.AddressFamily, source: Source) -> 
         made.setsockopt(socket.IPPROTO_IPV6, _IPV6_TRANSPARENT, 1)
     else:
         made.setsockopt(socket.IPPROTO_IP, socket.IP_TRANSPARENT, 1)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, RELAY_MARK)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if not source[1]:
         made.setsockopt(socket.IPPROTO_IP, _IP_BIND_ADDRESS_NO_PORT, 1)

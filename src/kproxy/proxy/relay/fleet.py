@@ -27,18 +27,42 @@ RELEASE = __version__
 
 _END_SECONDS = 10.0
 
+HANDSHAKE_SECONDS = 0.5
+"""Seconds that ports stay open after the last rule that leads to them."""
+
 START_SECONDS = 20.0
 """Seconds within which a worker must have started."""
 
 
-def drain_workers(family: Family) -> None:
-    """Close a family's ports in all workers here: the mode is another one now.  Connections have ten minutes to end.
+def drain_workers(family: Family) -> bool:
+    """Close a family's ports in all workers here: no rule leads to them any more.  True while they have connections.
 
-    Those whose endpoints see the client's address are reset: the rules that brought their answers back are gone.
+    The ports stay for `HANDSHAKE_SECONDS`, for clients that rules have led to them already.
     """
+    workers = _connected(worker_places(), family)
+    if any(worker.open for worker in workers):
+        time.sleep(HANDSHAKE_SECONDS)
+    return True in list(map(_drain, workers))
+
+
+def _drain(worker: WorkerConnection) -> bool:
+    """Close a worker's ports; True while it has connections, or may have: it does not answer in time."""
+    try:
+        worker.shut(list(worker.open))
+        return worker.count().open_connections > 0
+    except ConnectionError:
+        return False
+    except OSError:
+        return True
+    finally:
+        worker.close()
+
+
+def reset_kept_sources(family: Family) -> None:
+    """Reset connections whose endpoints see the client's address: the rules that brought their answers back are gone."""
     for worker in _connected(worker_places(), family):
         with suppress(OSError):
-            worker.shut(list(worker.open), reset_kept_sources=True)
+            worker.shut([], reset_kept_sources=True)
         worker.close()
 
 

@@ -72,6 +72,11 @@ class _StreamPort:
         self.pause()
         return self._listener
 
+    def accept_waiting(self) -> None:
+        """Accept all clients that are in the backlog now, as far as the relay admits them."""
+        for _round in range(_BACKLOG // _ACCEPTS):
+            self._accept(0)
+
     def _accept(self, _: int) -> None:
         for _round in range(_ACCEPTS):
             if not self._relay.admits():
@@ -183,7 +188,12 @@ class LocalRelay:
         )
 
     def shut(self, keys: Iterable[RelayKey]) -> None:
-        """Close these ports, those of them that are open."""
+        """Close these ports, those of them that are open; clients in their backlogs are accepted first."""
+        keys = tuple(keys)
+        with self._lock:
+            for port in (self._ports.get(key) for key in keys):
+                if isinstance(port, _StreamPort):
+                    port.accept_waiting()
         for released in self.release(keys).values():
             released.close()
 

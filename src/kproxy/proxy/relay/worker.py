@@ -5,8 +5,8 @@ is to be served.  When it is gone, by whatever end, the worker goes on with the 
 is sent which ports are open, and corrects the difference.  So there is nothing to hand over at a restart.
 
 A worker that no daemon comes back to does not stay: after `LEASE_SECONDS` it closes its ports, and once its connections
-have ended, at the latest after `DRAIN_SECONDS`, the process ends.  A worker of another release gives its sockets to the new ones
-and ends the same way.
+have ended, at the latest after `DRAIN_SECONDS`, the process ends.  A worker of another release gives its sockets to the new ones,
+one whose mode is another now has them closed by the daemon, and both end the same way.
 """
 
 from __future__ import annotations
@@ -63,15 +63,18 @@ class Worker:
 
     def run(self) -> None:
         """Serve daemons until there is no use for the process any more."""
-        attended = time.monotonic()
+        attended = served = time.monotonic()
         while not self._ended.is_set():
             with suppress(TimeoutError):
                 controller, _ = self._listener.accept()
                 self._attached.add(controller)
                 threading.Thread(target=partial(self._control, controller), daemon=True).start()
+            now = time.monotonic()
+            if any(relay.numbers() for relay in self.relays):
+                served = now
             if self._attached:
-                attended = time.monotonic()
-            elif self._is_done(time.monotonic() - attended):
+                attended = now
+            elif self._is_done(now - attended, now - served):
                 break
         for relay in self._relays.values():
             relay.close()
@@ -91,16 +94,19 @@ class Worker:
         """Close all ports, as at the end of the lease."""
         self._lease = 0.0
 
-    def _is_done(self, alone_seconds: float) -> bool:
-        """True if the process may end; closes the ports when no daemon has come for too long."""
-        relays = list(self._relays.values())
+    def _is_done(self, alone_seconds: float, unused_seconds: float) -> bool:
+        """True if the process may end; closes the ports when no daemon has come for too long.
+
+        ``unused_seconds``: without ports.  Looks by the daemon of another mode do not prolong the time that connections have.
+        """
+        relays = self.relays
         if alone_seconds >= self._lease:
             for relay in relays:
                 relay.retain(())
-        busy = any(relay.numbers() for relay in relays)
-        relaying = any(relay.open_connections for relay in relays)
-        if relaying or busy:
-            return not busy and alone_seconds >= self._lease + DRAIN_SECONDS
+        if any(relay.numbers() for relay in relays):
+            return False
+        if any(relay.open_connections for relay in relays):
+            return unused_seconds >= DRAIN_SECONDS
         return alone_seconds >= min(UNUSED_SECONDS, self._lease)
 
     def _control(self, controller: socket.socket) -> None:

@@ -212,6 +212,17 @@ def test_a_connection_stays_when_its_port_closes_and_new_ones_are_refused(
         assert client.recv(100) == b"after"
 
 
+def test_clients_in_the_backlog_of_a_port_that_closes_are_served(servers: Servers) -> None:
+    busy = LocalRelay()  # its thread has not come to accept yet
+    where = relayed(busy, servers.tcp(echo))
+    with socket.create_connection(where, timeout=8) as client:
+        busy.update([])
+        busy.start()
+        client.sendall(b"here")
+        assert client.recv(100) == b"here"
+    busy.close()
+
+
 def test_beyond_the_limit_a_client_waits_until_one_goes(relay: LocalRelay, servers: Servers) -> None:
     where = relayed(relay, servers.tcp(echo))
     held = [socket.create_connection(where, timeout=8) for _ in range(8)]

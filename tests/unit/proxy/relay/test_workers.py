@@ -216,11 +216,36 @@ def test_a_clean_up_ends_workers_and_another_mode_closes_their_ports(
 ) -> None:
     web = port(endpoint)
     serve(relay_of(), web)
-    drain_workers(Family.IPV4)
+    assert not drain_workers(Family.IPV4), "there are no connections"
     assert not any(sockets_of(one, web) for one in workers)
     leave_all()  # a daemon that runs waits for workers that end: they are started again
     end_workers()
     assert worker_places() == ()
+
+
+def test_connections_go_on_when_the_mode_is_another_and_their_workers_end_after_them_or_their_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: tuple[str, int]
+) -> None:
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
+    monkeypatch.setattr("kproxy.proxy.relay.worker.DRAIN_SECONDS", 3.0)
+    one = Worker(worker_path(0, 1))
+    thread = threading.Thread(target=one.run)
+    thread.start()
+    (number,) = serve(relay_of(), port(endpoint))
+    with socket.create_connection(("127.0.0.1", number), timeout=10) as client:
+        assert eventually(lambda: one.relays[0].open_connections)
+        assert drain_workers(Family.IPV4), "a connection is open"
+        leave_all()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", number))
+        until = time.monotonic() + 1.5
+        while time.monotonic() < until:
+            assert drain_workers(Family.IPV4), "looks do not end it"
+            assert thread.is_alive()
+        thread.join(20)
+        assert not thread.is_alive(), "nor do they prolong its time"
+        with pytest.raises(ConnectionResetError):
+            client.recv(1)
 
 
 def test_without_a_folder_the_reason_names_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,10 +35,17 @@ class _Ipvs(CommonBackend):
 
         prepare_ipvs(config)
 
-    def remove_leftovers(self, family: Family, running: str | None) -> tuple[HostError, ...]:
-        from kproxy.proxy.backends.ipvs.kernel import remove_ipvs_objects  # noqa: PLC0415
+    def drain(self, family: Family) -> bool:
+        from kproxy.proxy.backends.ipvs.kernel import drain_ipvs  # noqa: PLC0415
 
-        return () if running == "ipvs" else failures_of(lambda: remove_ipvs_objects(family))
+        return drain_ipvs(family)
+
+    def remove_leftovers(self, family: Family, running: str | None) -> tuple[HostError, ...]:
+        from kproxy.proxy.backends.ipvs.kernel import end_drain, remove_ipvs_objects  # noqa: PLC0415
+
+        if running == "ipvs":
+            return failures_of(lambda: end_drain(family))
+        return failures_of(lambda: remove_ipvs_objects(family))
 
 
 BACKEND: ProxyBackend = _Ipvs()

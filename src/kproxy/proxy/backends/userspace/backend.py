@@ -32,6 +32,13 @@ class _Userspace(CommonBackend):
 
         return keeps_sources(family, wanted=config.userspace.keep_sources)
 
+    def drain(self, family: Family) -> bool:
+        """No: the relay knows of connections.  The rules that bring answers to clients' addresses back stay."""
+        from kproxy.proxy.backends.userspace.kernel import withdraw_portals  # noqa: PLC0415
+
+        withdraw_portals(family)
+        return False
+
     def remove_leftovers(self, family: Family, running: str | None) -> tuple[HostError, ...]:
         from kproxy.proxy.backends.userspace.kernel import remove_portals  # noqa: PLC0415
 

@@ -33,8 +33,11 @@ PORTALS_SOURCE = "KUBE-PORTALS-SOURCE"
 PORTALS_ANSWER = "KUBE-PORTALS-ANSWER"
 """Marks the answers of these, which are for this node whatever their destination."""
 
-ANSWER_MARK, ANSWER_MASK, ANSWER_TABLE = 0x4B00_0000, 0xFF00_0000, 7500
-"""Mark of these answers, and the routing table that leads them here.  ipvs mode, which never runs beside, has the prefix too."""
+ANSWER_MARK, ANSWER_MASK, ANSWER_TABLE = 0x4C00_0000, 0xFF00_0000, 7500
+"""Mark of these answers, and the routing table that leads them here.
+
+Not ipvs mode's mark of shortcuts (0x4b): connections of the relay go on after a switch to that mode.
+"""
 
 OWN_CHAINS: dict[TableName, tuple[ChainName, ...]] = {
     TableName.MANGLE: (PORTALS_SOURCE, PORTALS_ANSWER),

@@ -11,6 +11,7 @@ from kproxy.model.network import Protocol
 from kproxy.proxy.backends.node_ports import node_port_destinations
 from kproxy.proxy.backends.userspace import names
 from kproxy.proxy.backends.xtables.rules import HookRules, TableName, to_port
+from kproxy.proxy.plan.marks import RELAY_MARK, RELAY_MASK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,16 +58,19 @@ def input_rules(health_check_ports: Iterable[int]) -> tuple[Rule, ...]:
 
 
 def source_rules() -> dict[str, tuple[Rule, ...]]:
-    """Chains of mangle: a connection that the node begins from an address that it does not have is the relay's.
+    """Chains of mangle: a connection that the relay begins from an address that the node does not have.
 
-    Its answers go to that address, and are marked to be routed here; from an endpoint on this node they begin in OUTPUT.
+    IPVS sends packets from such addresses too; the mark tells them apart.  Answers go to that address, and are marked to be routed here; from an endpoint on this node they begin in OUTPUT.
     """
     mark, mask = names.ANSWER_MARK, names.ANSWER_MASK
     kept = Is((Masked(FieldName.CONNECTION_MARK, mask),), (mark,))
     answering = Is((FieldName.DIRECTION,), ("reply",))
+    relays = mark_is(RELAY_MARK, RELAY_MASK)
     others = Is((FieldName.SOURCE_TYPE,), ("local",), negated=True)
     return {
-        names.PORTALS_SOURCE: (Rule((others, _NEW, SetMark(ALL_BITS ^ mask, mark, connection=True))),),
+        names.PORTALS_SOURCE: (
+            Rule((relays, others, _NEW, SetMark(ALL_BITS ^ mask, mark, connection=True))),
+        ),
         names.PORTALS_ANSWER: (Rule((kept, answering, SetMark(ALL_BITS ^ mask, mark))),),
     }
 

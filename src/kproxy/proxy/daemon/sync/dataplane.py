@@ -6,9 +6,10 @@ Between `kproxy.proxy.daemon.startup` and the `ProxyBackend` in the registry of 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from functools import partial
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from kproxy.linux import host
 from kproxy.linux.host import HostError, Reason
@@ -19,6 +20,7 @@ from kproxy.proxy.backends import (
     SERVICE_DEVICE,
     Applied,
     Dataplane,
+    ProxyBackend,
     Relayed,
     WrappedDataplane,
     find_backend,
@@ -27,11 +29,15 @@ from kproxy.proxy.daemon.config.configuration import Configuration
 from kproxy.proxy.daemon.lifecycle import StartupError
 from kproxy.proxy.daemon.sync.relaying import PortalDataplane, RelayingDataplane, running_relay, worker_relay
 from kproxy.proxy.plan import Plan
-from kproxy.proxy.relay.fleet import drain_workers, end_workers
+from kproxy.proxy.relay.fleet import drain_workers, end_workers, reset_kept_sources
 from kproxy.proxy.relay.portals import Portals
+from kproxy.proxy.relay.worker import DRAIN_SECONDS
 
 _IPV6_ADDRESSES = Path("/proc/net/if_inet6")
 _IPV6_DISABLED = "net/ipv6/conf/all/disable_ipv6"
+
+_LOOK_SECONDS = 5.0
+"""Seconds between two looks at connections that another mode holds, at the least."""
 
 log = logging.getLogger(__name__)
 
@@ -88,20 +94,42 @@ def open_dataplane(config: Configuration, family: Family) -> Dataplane:
         relay = worker_relay(family, config.userspace.workers, keep_sources=keep_sources)
         addresses = monitor_addresses(family).current
         opened = PortalDataplane(opened, relay, Portals(keep_sources=keep_sources), addresses)
-    return _TakeoverDataplane(opened, partial(remove_leftovers, family, config.mode))
+    return _TakeoverDataplane(opened, lambda drain: take_over(family, config.mode, drain=drain))
 
 
-def remove_leftovers(family: Family, running: str) -> tuple[HostError, ...]:
-    """Remove rules of other modes, and of the running one where it no longer writes; returns every failure."""
+class Takeover(NamedTuple):
+    """Result of one removal of what other modes left: every failure, and whether something stays for held connections."""
+
+    problems: tuple[HostError, ...] = ()
+    draining: bool = False
+
+
+def take_over(family: Family, running: str, *, drain: bool) -> Takeover:
+    """Remove rules of other modes, and of the running one where it no longer writes.
+
+    ``drain``: what other modes hold connections by stays, withdrawn from new ones, as long as there are some.
+    """
     others = [mode for mode in BACKENDS if mode != running]
+    held = {mode for mode in others if drain and _holds_connections(find_backend(mode), family)}
     problems = tuple(
         problem
         for mode in (*others, running)
+        if mode not in held
         for problem in find_backend(mode).remove_leftovers(family, running)
     )
-    if find_backend(running).relayed is not Relayed.EVERYTHING:
-        drain_workers(family)
-    return problems
+    if any(find_backend(mode).relayed is Relayed.EVERYTHING for mode in others if mode not in held):
+        reset_kept_sources(family)
+    return Takeover(problems, bool(held))
+
+
+def _holds_connections(backend: ProxyBackend, family: Family) -> bool:
+    """True if a mode, of which new connections are withdrawn, holds earlier ones; a failure shows in `remove_leftovers` too."""
+    try:
+        held = backend.drain(family)
+    except HostError as error:
+        log.debug("%s: nothing of another mode is drained: %s", family.value, error)
+        return False
+    return drain_workers(family) if backend.relayed is Relayed.EVERYTHING else held
 
 
 def remove_all_modes() -> tuple[HostError, ...]:
@@ -117,33 +145,56 @@ def remove_all_modes() -> tuple[HostError, ...]:
 
 
 class _TakeoverDataplane(WrappedDataplane):
-    """Dataplane that removes other modes' rules directly after its first successful `apply`.
+    """Dataplane that removes other modes' rules directly after its first successful `apply`, but what holds connections by and by.
 
     Some rules exist at every moment (``restart.mode-change.old-rules-removed``).  The old ones must not stay longer:
-    they serve Services that were deleted while no proxy ran.
+    they serve Services that were deleted while no proxy ran.  What holds connections is looked at again at checks for
+    drift, and goes with the last of them, at the latest after `DRAIN_SECONDS`.
     """
 
-    def __init__(self, plane: Dataplane, clear: Callable[[], Iterable[HostError]]) -> None:
+    def __init__(
+        self,
+        plane: Dataplane,
+        take_over: Callable[[bool], Takeover],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``take_over``: `take_over` of this family and mode, with ``drain``."""
         super().__init__(plane)
-        self._clear = clear
-        self._cleared = False
+        self._take_over, self._clock = take_over, clock
+        self._family: Family | None = None
+        self._until = 0.0
+        self._next: float | None = None
 
     def apply(self, plan: Plan) -> Applied:
-        return self._schedule_cleanup(self._plane.apply(plan), plan.family)
-
-    def _schedule_cleanup(self, written: Applied, family: Family) -> Applied:
-        if not self._cleared:
-            self._cleared = True
-            self._clear_now(family)
+        written = self._plane.apply(plan)
+        if self._family is None:
+            self._family = plan.family
+            self._until = self._clock() + DRAIN_SECONDS
+            if self._clear(plan.family):
+                log.info(
+                    "%s: connections of another mode go on, for %d s at most",
+                    plan.family.value,
+                    DRAIN_SECONDS,
+                )
         return written
 
-    def _clear_now(self, family: Family) -> None:
+    def find_drift(self, *, thorough: bool) -> tuple[str, ...]:
+        family, now = self._family, self._clock()
+        due = self._next is not None and now >= self._next
+        if family is not None and due and not self._clear(family):
+            log.info("%s: what was left for another mode's connections is removed", family.value)
+        return self._plane.find_drift(thorough=thorough)
+
+    def _clear(self, family: Family) -> bool:
+        """Remove what can be removed now; True if there is more to remove later."""
         try:
-            problems = tuple(self._clear())
+            problems, draining = self._take_over(self._clock() < self._until)
         except HostError as error:
-            problems = (error,)
+            problems, draining = (error,), False
         for problem in problems:
             if problem.reason is Reason.UNSUPPORTED:
                 log.info("%s: rules of other modes were not looked for: %s", family.value, problem)
             else:
                 log.warning("%s: of what another mode or proxy left, some stays: %s", family.value, problem)
+        self._next = self._clock() + _LOOK_SECONDS if draining else None
+        return draining

@@ -5,13 +5,13 @@ Between `kproxy.proxy.daemon.sync.dataplane` and `kproxy.proxy.relay`; knows no 
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol as Interface
 
 from kproxy.linux.host import HostError, Reason
-from kproxy.model.network import Address, Family, parse_address
+from kproxy.linux.node_addresses import source_address
+from kproxy.model.network import Address, Family
 from kproxy.proxy.backends import Applied, Dataplane, WrappedDataplane
 from kproxy.proxy.plan import Plan
 from kproxy.proxy.relay.portals import Portals
@@ -117,28 +117,10 @@ class PortalDataplane(WrappedDataplane):
         usable = [one for one in node if not (one.is_loopback or one.is_link_local)]
         if self._address in usable and self._address is not None:
             return self._address
-        preferred = _source_address(family)
+        preferred = source_address(family)
         if preferred in usable and preferred is not None:
             return preferred
         if not usable:
             text = f"this node has no {family.value} address that packets could be sent to"
             raise HostError("choose an address for the relay", text, Reason.MISSING)
         return min(usable, key=int)
-
-
-def _source_address(family: Family) -> Address | None:
-    """The address of packets to the default route; None without one.  Sends nothing."""
-    kind, somewhere = _SOMEWHERE[family]
-    with socket.socket(kind, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect((somewhere, 9))
-        except OSError:
-            return None
-        return parse_address(probe.getsockname()[0])
-
-
-_SOMEWHERE = {
-    Family.IPV4: (socket.AF_INET, "192.0.2.1"),
-    Family.IPV6: (socket.AF_INET6, "2001:db8::1"),
-}
-"""An address of documentation (RFC 5737, RFC 3849), which no node has."""

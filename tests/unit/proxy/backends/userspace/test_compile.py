@@ -169,7 +169,7 @@ def test_sockets_take_translated_packets_alone() -> None:
     found = lines(state, TableName.FILTER, "KUBE-PORTALS-INPUT")
     assert found == [
         "-p tcp -m tcp --dport 31000 -j ACCEPT",
-        "-m mark --mark 0x4b000000/0xff000000 -j ACCEPT",
+        "-m mark --mark 0x4c000000/0xff000000 -j ACCEPT",
         "-m conntrack --ctstate ESTABLISHED -m conntrack --ctstate DNAT -j ACCEPT",
         "-m conntrack ! --ctstate NEW -j RETURN",
         *(
@@ -183,12 +183,12 @@ def test_sockets_take_translated_packets_alone() -> None:
 def test_answers_to_clients_addresses_are_marked() -> None:
     state = made(cluster_ip())
     assert lines(state, TableName.MANGLE, "KUBE-PORTALS-SOURCE") == [
-        "-m addrtype ! --src-type LOCAL -m conntrack --ctstate NEW -j CONNMARK --set-xmark 0x4b000000/0xff000000"
+        "-m mark --mark 0x4d000000/0xff000000 -m addrtype ! --src-type LOCAL -m conntrack --ctstate NEW -j CONNMARK --set-xmark 0x4c000000/0xff000000"
     ]
     assert lines(state, TableName.MANGLE, "KUBE-PORTALS-ANSWER") == [
         (
-            "-m connmark --mark 0x4b000000/0xff000000 -m conntrack --ctdir REPLY"
-            " -j MARK --set-xmark 0x4b000000/0xff000000"
+            "-m connmark --mark 0x4c000000/0xff000000 -m conntrack --ctdir REPLY"
+            " -j MARK --set-xmark 0x4c000000/0xff000000"
         )
     ]
     without = made(cluster_ip(), keep_sources=False)

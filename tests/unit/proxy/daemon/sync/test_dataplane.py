@@ -12,7 +12,7 @@ from kproxy.proxy.backends.iptables.static_rules import Options
 from kproxy.proxy.backends.xtables.rules import PacketCounter
 from kproxy.proxy.daemon.config.configuration import Configuration
 from kproxy.proxy.daemon.sync import dataplane
-from kproxy.proxy.daemon.sync.dataplane import UnusableMode, _TakeoverDataplane, open_dataplanes
+from kproxy.proxy.daemon.sync.dataplane import Takeover, UnusableMode, _TakeoverDataplane, open_dataplanes
 from kproxy.proxy.plan import Plan
 from tests.support.plans import plan_of
 
@@ -95,9 +95,9 @@ class Recorder(Plane):
 def test_what_another_mode_left_goes_once_and_only_when_our_own_rules_stand() -> None:
     log: list[str] = []
 
-    def clear() -> tuple[HostError, ...]:
-        log.append("cleared")
-        return ()
+    def clear(drain: bool) -> Takeover:  # noqa: FBT001 - as the dataplane calls it
+        log.append("cleared, drained" if drain else "cleared")
+        return Takeover()
 
     plane = _TakeoverDataplane(Recorder(log, failures=1), clear)
     with pytest.raises(HostError):
@@ -105,11 +105,37 @@ def test_what_another_mode_left_goes_once_and_only_when_our_own_rules_stand() ->
     assert log == []
     assert plane.apply(PLAN) == Applied(changes={"IPv4": 1})
     plane.apply(PLAN)
-    assert log == ["applied", "cleared", "applied"]
+    assert log == ["applied", "cleared, drained", "applied"]
+    assert plane.find_drift(thorough=True) == ()
+    assert log[-1] == "applied", "nothing was left"
+
+
+def test_what_holds_another_modes_connections_goes_with_the_last_of_them_or_after_ten_minutes() -> None:
+    drained: list[bool] = []
+    now, held = 1000.0, True
+
+    def take_over(drain: bool) -> Takeover:  # noqa: FBT001 - as the dataplane calls it
+        drained.append(drain)
+        return Takeover(draining=held and drain)
+
+    def looks_at(*seconds: float) -> list[bool]:
+        nonlocal now
+        drained.clear()
+        plane = _TakeoverDataplane(Recorder([]), take_over, lambda: now)
+        start = now
+        plane.apply(PLAN)
+        for at in seconds:
+            now = start + at
+            plane.find_drift(thorough=True)
+        return drained
+
+    assert looks_at(1, 30, 31, 60, 599, 600, 700) == [True, True, True, True, False]
+    held = False
+    assert looks_at(1, 30, 700) == [True]
 
 
 def test_a_machine_without_the_other_modes_tools_is_served() -> None:
-    def clear() -> tuple[HostError, ...]:
+    def clear(_: bool) -> Takeover:  # noqa: FBT001 - as the dataplane calls it
         raise HostError("iptables --version", "command not found", Reason.UNSUPPORTED)
 
     assert _TakeoverDataplane(Recorder([]), clear).apply(PLAN) == Applied(changes={"IPv4": 1})
@@ -117,7 +143,9 @@ def test_a_machine_without_the_other_modes_tools_is_served() -> None:
 
 def test_what_stays_of_another_mode_is_a_warning_each(caplog: pytest.LogCaptureFixture) -> None:
     stays = [HostError(f"iptables -t {table}", "a chain stays", Reason.BUSY) for table in ("nat", "filter")]
-    assert _TakeoverDataplane(Recorder([]), lambda: stays).apply(PLAN) == Applied(changes={"IPv4": 1})
+    assert _TakeoverDataplane(Recorder([]), lambda _: Takeover(tuple(stays))).apply(PLAN) == Applied(
+        changes={"IPv4": 1}
+    )
     warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert [str(problem) in text for problem, text in zip(stays, warned, strict=True)] == [True, True]
 

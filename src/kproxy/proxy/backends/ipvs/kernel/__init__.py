@@ -6,13 +6,15 @@ from kproxy.proxy.backends.ipvs.kernel.applier import (
     check_kernel,
     ipvs_settings,
     prepare_ipvs,
-    remove_ipvs_objects,
 )
+from kproxy.proxy.backends.ipvs.kernel.leftovers import drain_ipvs, end_drain, remove_ipvs_objects
 
 __all__ = [
     "IpvsKernel",
     "IpvsSettings",
     "check_kernel",
+    "drain_ipvs",
+    "end_drain",
     "ipvs_settings",
     "prepare_ipvs",
     "remove_ipvs_objects",

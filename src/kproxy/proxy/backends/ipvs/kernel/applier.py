@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from kproxy.linux.conntrack import invalid_drops
-from kproxy.linux.host import HostError
 from kproxy.linux.node_addresses import AddressMonitor, list_addresses
 from kproxy.model.network import (
     Address,
@@ -194,7 +193,8 @@ class IpvsKernel:
         members = ipsets.read_members(self._family)
         bound = list_addresses(self._family, DEVICE).device
         wanted = desired.virtuals().keys()
-        mine = _Ownership(members, bound, self._node_addresses, self._options, self._configuration.excluded)
+        taken = bound | device.routed_addresses(self._family)
+        mine = Ownership(members, taken, self._node_addresses, self._options, self._configuration.excluded)
         found = {
             f.key: f.server for f in self._ipvs.servers(self._family) if f.key in wanted or mine.has(f.key)
         }
@@ -253,10 +253,10 @@ class IpvsKernel:
                 self._send(tuple(RemoveDestination(key, destination) for destination in idle))
 
 
-class _Ownership:
+class Ownership:
     """Ownership of the kernel's virtual servers: left by an earlier run of this proxy or of kube-proxy.
 
-    Ours are those on addresses of our device, those on node addresses at ports that our sets have as node ports, and
+    Ours are those on addresses of our device (``bound``), those on node addresses at ports that our sets have as node ports, and
     those by a mark like ours; never one inside ``excluded`` (``ipvs.exclude``).
     """
 
@@ -323,32 +323,3 @@ def check_kernel(family: Family, scheduler: str) -> None:
     find_tools(family)
     with Ipvs() as ipvs:
         machine.check_scheduler(ipvs, scheduler, family)
-
-
-def remove_ipvs_objects(family: Family, masquerade_bit: int = 14) -> None:
-    """Remove the objects of ipvs mode, ours or kube-proxy's, in one family; foreign virtual servers stay.
-
-    Chains that other modes have too stay.  Has no effect, and loads no module, where there are none.
-    """
-    if not device.device_exists() and _existing_sets().isdisjoint(set_name(which, family) for which in IpSet):
-        return
-    members = ipsets.read_members(family)
-    node, bound = list_addresses(family, DEVICE)
-    mine = _Ownership(members, bound, frozenset(node), Options(1 << masquerade_bit), ())
-    if device.device_exists():
-        device.remove_addresses(tuple(bound))
-        with Ipvs() as ipvs:
-            ours = (found.key for found in ipvs.servers(family) if mine.has(found.key))
-            ipvs.send(tuple(RemoveServer(key) for key in ours), family)
-        if not any(list_addresses(other, DEVICE).device for other in Family):
-            device.delete_device()
-    IptablesChains(find_tools(family)).remove()
-    ipsets.destroy_sets(family)
-
-
-def _existing_sets() -> frozenset[str]:
-    """Names of sets; none where the kernel or the tool has no ipset."""
-    try:
-        return ipsets.list_set_names()
-    except HostError:
-        return frozenset()

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from ipaddress import ip_address
 
 from kproxy.linux.host import HostError, Netlink, Reason, netlink_error
-from kproxy.linux.netlink import NetlinkFlag, attribute, nested
+from kproxy.linux.netlink import NetlinkFlag, attribute, attributes, nested
 from kproxy.model.network import Address, Family, family_of
 from kproxy.proxy.backends.ipvs.names import DEVICE
 
@@ -23,6 +23,14 @@ _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _LINK_HEADER = struct.Struct("=BxHiII")
 _ADDRESS_HEADER = struct.Struct("=BBBBI")
 _NO_DAD, _SCOPE_GLOBAL = 0x02, 0
+_NEW_ROUTE, _DELETE_ROUTE, _GET_ROUTE = 24, 25, 26
+_ROUTE_HEADER = struct.Struct("=BBBBBBBBI")
+_NUMBER = struct.Struct("=I")
+_RTA_DESTINATION, _RTA_INTERFACE, _RTA_PRIORITY, _RTA_PREFERRED_SOURCE = 1, 4, 6, 7
+_LOCAL_TABLE, _SCOPE_HOST, _TYPE_LOCAL = 255, 254, 2
+_ROUTE_PROTOCOL, _METRIC = 75, 1024
+"""Mark of our routes, and their rank behind the kernel's own."""
+_LOOPBACK_INDEX = 1
 _DISCARD = ip_address("100::")
 """Of the prefix that is for discarding (RFC 6666): nobody sends to it."""
 _AF = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
@@ -67,6 +75,31 @@ def remove_addresses(addresses: Sequence[Address]) -> None:
     _change(_DELETE_ADDRESS, NetlinkFlag(0), addresses, {0, errno.EADDRNOTAVAIL})
 
 
+def route_addresses(addresses: Sequence[Address], source: Address | None) -> None:
+    """Make addresses local without the device, for connections that are there; the node's new ones come from ``source``.
+
+    The same as ``ip route add local ADDRESS dev lo table local proto 75 metric 1024 src SOURCE``.  Routes of addresses on the device come first.
+    """
+    _change_routes(_NEW_ROUTE, NetlinkFlag.CREATE | NetlinkFlag.EXCL, addresses, source)
+
+
+def remove_routes(addresses: Sequence[Address]) -> None:
+    """Remove routes of `route_addresses`."""
+    _change_routes(_DELETE_ROUTE, NetlinkFlag(0), addresses, None)
+
+
+def routed_addresses(family: Family) -> frozenset[Address]:
+    """Addresses with a route of `route_addresses`."""
+    found = set()
+    with Netlink(socket.NETLINK_ROUTE) as netlink:
+        for payload in netlink.dump(_GET_ROUTE, _ROUTE_HEADER.pack(_AF[family], 0, 0, 0, 0, 0, 0, 0, 0)):
+            _, _, _, _, table, protocol, _, kind, _ = _ROUTE_HEADER.unpack_from(payload)
+            if (table, protocol, kind) == (_LOCAL_TABLE, _ROUTE_PROTOCOL, _TYPE_LOCAL):
+                raw = bytes(attributes(payload[_ROUTE_HEADER.size :])[_RTA_DESTINATION])
+                found.add(ip_address(raw))
+    return frozenset(found)
+
+
 def device_exists() -> bool:
     """True if the device exists."""
     with Netlink(socket.NETLINK_ROUTE) as netlink:
@@ -82,6 +115,28 @@ def _change(kind: int, flags: NetlinkFlag, addresses: Sequence[Address], ignored
     for address, number in zip(addresses, results, strict=True):
         if number not in ignored_errnos:
             raise netlink_error(f"change address {address} of {DEVICE}", number)
+
+
+def _change_routes(
+    kind: int, flags: NetlinkFlag, addresses: Sequence[Address], source: Address | None
+) -> None:
+    with Netlink(socket.NETLINK_ROUTE) as netlink:
+        results = netlink.send_all((kind, flags, _route(address, source)) for address in addresses)
+    for address, number in zip(addresses, results, strict=True):
+        if number not in {0, errno.EEXIST, errno.ESRCH}:
+            raise netlink_error(f"change the local route of {address}", number)
+
+
+def _route(address: Address, source: Address | None) -> bytes:
+    family = _AF[family_of(address)]
+    kind = _LOCAL_TABLE, _ROUTE_PROTOCOL, _SCOPE_HOST, _TYPE_LOCAL
+    parts = [
+        _ROUTE_HEADER.pack(family, address.max_prefixlen, 0, 0, *kind, 0),
+        attribute(_RTA_DESTINATION, address.packed),
+        attribute(_RTA_INTERFACE, _NUMBER.pack(_LOOPBACK_INDEX)),
+        attribute(_RTA_PRIORITY, _NUMBER.pack(_METRIC)),
+    ]
+    return b"".join([*parts, *([attribute(_RTA_PREFERRED_SOURCE, source.packed)] if source else [])])
 
 
 def _bodies(addresses: Sequence[Address], index: int) -> Iterator[bytes]:

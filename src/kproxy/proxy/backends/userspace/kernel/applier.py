@@ -107,6 +107,15 @@ def remove_portals(family: Family, *, running: bool) -> tuple[HostError, ...]:
     )
 
 
+def withdraw_portals(family: Family) -> None:
+    """Remove the chains that lead new connections to the relay; a chain that stays is reported by `remove_portals`."""
+
+    def leads_there(table: TableName, name: str) -> bool:
+        return table is not TableName.MANGLE and names.is_ours(table, name)
+
+    remove_all_chains(family, leads_there)
+
+
 def keeps_sources(family: Family, *, wanted: bool = True) -> bool:
     """Route answers to clients' addresses here, or not where that is not wanted; False, and a warning, where the kernel cannot."""
     if not wanted:
