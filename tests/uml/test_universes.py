@@ -10,13 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from kproxy.conformance.case import Apply, service
+from kproxy.conformance.case import (
+    Apply,
+    Backend,
+    Policy,
+    Port,
+    Type,
+    client,
+    pod,
+    remote,
+    service,
+)
 from kproxy.conformance.subjects.subject import load_subject
-from kproxy.model.network import Family
+from kproxy.model.network import Family, Protocol
 from kproxy.universes.draw import draw_schedule
 from kproxy.universes.judge import judge_universe
 from kproxy.universes.launch import find_kernel, run_universes
-from kproxy.universes.schedule import Schedule, TimedChange
+from kproxy.universes.schedule import Schedule, TimedChange, TimedFlow
 from kproxy.universes.schedule_files import load_schedule
 
 KPROXY = [
@@ -69,6 +79,38 @@ def test_a_findings_schedule_shows_it_and_kproxy_is_lawful_in_it(path: Path) -> 
         verdict = judge_universe(schedule, run.recording)
         assert not verdict.failure
         assert (not verdict.violations) is lawful[subject[0]]
+
+
+def test_a_flow_follows_its_service_to_policy_local() -> None:
+    """The socket of all endpoints stays open for the cluster IP; a client of the node port chooses among this node's when its own ends."""
+    before = service("dns", "b1", type=Type.NODE_PORT, ports=(Port(protocol=Protocol.UDP),))
+    forms = [
+        before,
+        before.replace(backends=(Backend(on="a1"), Backend(on="b1"), Backend(on="b2"))),
+        before.replace(
+            backends=(Backend(on="a1"), Backend(on="b1"), Backend(on="b2")), external_policy=Policy.LOCAL
+        ),
+        before.replace(backends=(Backend(on="a1"), Backend(on="b2")), external_policy=Policy.LOCAL),
+    ]
+    schedule = Schedule(
+        seed=3,
+        family=Family.IPV4,
+        changes=tuple(TimedChange(at=10.0 * number, step=Apply(form)) for number, form in enumerate(forms)),
+        flows=tuple(
+            TimedFlow(at=6.0, sender=sender, to=to, pause=1.0)
+            for sender, to in (
+                (remote("a"), before.node_port("a")),
+                (client("a"), before.node_port("a")),
+                (pod("a2"), before.cluster_ip),
+            )
+        ),
+    )
+    (run,) = run_universes(find_kernel(), [schedule], ("kproxy", "", "userspace", "nft"), 1)
+    assert run.recording, run.error
+    verdict = judge_universe(schedule, run.recording)
+    assert (verdict.violations, verdict.failure) == ((), "")
+    moved = [line.text.split()[2] for number in range(2) for line in run.recording.exchanges(number)]
+    assert (moved[0], moved[-1]) == ("b1", "a1")
 
 
 LAZY = """
