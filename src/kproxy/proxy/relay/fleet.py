@@ -35,14 +35,17 @@ START_SECONDS = 20.0
 
 
 def drain_workers(family: Family) -> bool:
-    """Close a family's ports in all workers here: no rule leads to them any more.  True while they have connections.
+    """Close a family's ports in all workers here: no rule leads to them any more.  True while they have connections, or do not answer.
 
     The ports stay for `HANDSHAKE_SECONDS`, for clients that rules have led to them already.
     """
-    workers = _connected(worker_places(), family)
+    places = worker_places()
+    workers = _connected(places, family)
+    reached = {worker.place for worker in workers}
+    silent = any(_is_alive(place) for place in places if place not in reached)
     if any(worker.open for worker in workers):
         time.sleep(HANDSHAKE_SECONDS)
-    return True in list(map(_drain, workers))
+    return True in [silent, *map(_drain, workers)]
 
 
 def _drain(worker: WorkerConnection) -> bool:
