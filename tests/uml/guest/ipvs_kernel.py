@@ -275,8 +275,8 @@ def test_the_devices_addresses_are_never_the_nodes() -> None:
 
 @pytest.mark.xfail(
     os.uname().release.startswith("6.1."),
-    reason="Linux 6.1 keeps the route all the same (seen on 6.1.176; 7.2 does not)",
-    strict=True,
+    reason="Linux 6.1 keeps the route all the same, unless another route changes meanwhile (seen on 6.1.176; 7.2 does not)",
+    strict=False,  # the end of the uplink's duplicate address detection is such a change, and comes when it comes
 )
 def test_a_connected_socket_takes_the_new_way_once_an_address_is_the_nodes() -> None:
     host.run_tool(("ip", "link", "set", "uplink", "up"))
