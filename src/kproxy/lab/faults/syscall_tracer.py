@@ -137,13 +137,19 @@ def _protocol(thread: int, descriptor: int) -> int | None:
     """
     process = re.search(r"^Tgid:\t(\d+)$", Path(f"/proc/{thread}/status").read_text(), re.MULTILINE)
     assert process, "every thread has a process"
-    handle = os.pidfd_open(int(process[1]))
+    with socket.socket(fileno=_duplicate(int(process[1]), descriptor)) as found:
+        return found.proto if found.family == socket.AF_NETLINK else None
+
+
+def _duplicate(process: int, descriptor: int) -> int:
+    """Descriptor here of what another process has as ``descriptor``."""
+    handle = os.pidfd_open(process)
     try:
-        copy = _libc.syscall(_PIDFD_GETFD, handle, descriptor, 0)
+        copy: int = _libc.syscall(_PIDFD_GETFD, handle, descriptor, 0)
         if copy == -1:
-            raise OSError(ctypes.get_errno(), "pidfd_getfd")
-        with socket.socket(fileno=copy) as found:
-            return found.proto if found.family == socket.AF_NETLINK else None
+            reason = os.strerror(ctypes.get_errno())
+            raise OSError(f"pidfd_getfd(2): {reason}; in a container give --cap-add SYS_PTRACE")
+        return copy
     finally:
         os.close(handle)
 
@@ -415,6 +421,7 @@ def trace_syscalls(arguments: list[str]) -> int:
     number, family, pause, seed, *roots = map(int, arguments)
     tracer = Tracer(number, family, pause / 1e6) if seed < 0 else ThreadHolder(pause / 1e6, seed)
     try:
+        os.close(_duplicate(os.getpid(), 2))  # where it is denied, no write would be known for one
         tracer.seize(roots)
         os.write(1, READY)
         for _ in _steps(tracer):
