@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from ipaddress import ip_address, ip_network
 
 import pytest
@@ -31,6 +32,7 @@ from kproxy.proxy.backends.ipvs.names import DEVICE
 from kproxy.proxy.backends.ipvs.rules import AddressKey, Destination, Key, Server
 from kproxy.proxy.plan import Exposure, HealthCheck, Plan, PoolScope, ServicePlan
 from tests.support.plans import frontend, plan_of, pool, service
+from tests.support.waiting import eventually
 
 OF_OTHERS = b"""\
 *filter
@@ -275,13 +277,17 @@ def test_the_devices_addresses_are_never_the_nodes() -> None:
 
 @pytest.mark.xfail(
     os.uname().release.startswith("6.1."),
-    reason="Linux 6.1 keeps the route all the same, unless another route changes meanwhile (seen on 6.1.176; 7.2 does not)",
-    strict=False,  # the end of the uplink's duplicate address detection is such a change, and comes when it comes
+    reason="Linux 6.1 keeps the route all the same (seen on 6.1.176; 7.2 does not)",
+    strict=True,
 )
 def test_a_connected_socket_takes_the_new_way_once_an_address_is_the_nodes() -> None:
     host.run_tool(("ip", "link", "set", "uplink", "up"))
     host.run_tool(("ip", "route", "add", "fd00:96::/112", "dev", "uplink"))
     device.create_device()
+    tentative = partial(host.run_tool, ("ip", "-o", "-6", "address", "show", "tentative"))
+    assert eventually(lambda: not tentative()), (
+        "the end of duplicate address detection changes routes as well"
+    )
     with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sender:
         sender.connect(("fd00:96::9", 53))
         sender.send(b"by the uplink")
