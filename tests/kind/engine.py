@@ -47,12 +47,24 @@ class NoEngine(Exception):
 @contextmanager
 def engine() -> Iterator[str]:
     """The address of an engine, for ``DOCKER_HOST``.  Raises `NoEngine`."""
-    if there := os.environ.get("DOCKER_HOST") or (f"unix://{SOCKET}" if SOCKET.exists() else ""):
+    if there := running_engine():
         _answering(there)
         yield there
         return
     with own_engine() as address:
         yield address
+
+
+def running_engine() -> str:
+    """The address of an engine that runs already; empty for none.  The socket of one that was killed does not count."""
+    if there := os.environ.get("DOCKER_HOST"):
+        return there
+    address = f"unix://{SOCKET}"
+    try:
+        _connect(address)
+    except (FileNotFoundError, ConnectionRefusedError):
+        return ""
+    return address
 
 
 @contextmanager

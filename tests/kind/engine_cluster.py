@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import time
@@ -12,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from tests.kind.cluster import Cluster, output
-from tests.kind.engine import SOCKET
+from tests.kind.engine import running_engine
 from tests.support.paths import ROOT
 
 OVERLAYS = ROOT / "deploy/overlays"
@@ -27,7 +26,7 @@ def privileged_nodes_lack(image: str) -> list[str]:
     found = []
     if shutil.which("kubectl") is None:
         found.append(f"kubectl is not installed: {_KUBECTL_PAGE}")
-    if not (os.environ.get("DOCKER_HOST") or SOCKET.exists()):
+    if not running_engine():
         found.append(f"no Docker engine runs that may pull {image}: start one")
     status = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines())
     if not int(status["CapBnd"], 16) >> _CAP_SYS_RESOURCE & 1:

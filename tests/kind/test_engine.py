@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 from pathlib import Path
 
 import docker
 import pytest
 
-from tests.kind import engine, engine_cluster, k3s, kind
+from tests.kind import engine, k3s, kind
 
 
 def machine() -> dict[str, object]:
@@ -50,11 +51,23 @@ def test_without_an_engine_the_line_that_installs_one_is_printed(
         pass
 
 
+def test_a_socket_that_a_killed_engine_left_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    left = tmp_path / "docker.sock"
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.setattr(engine, "SOCKET", left)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(left))
+        server.listen()
+        assert engine.running_engine() == f"unix://{left}"
+    assert left.exists()
+    assert engine.running_engine() == ""
+
+
 def test_what_a_cluster_lacks_is_reported_with_what_to_do(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("DOCKER_HOST", raising=False)
-    monkeypatch.setattr(engine_cluster, "SOCKET", tmp_path / "docker.sock")
+    monkeypatch.setattr(engine, "SOCKET", tmp_path / "docker.sock")
     monkeypatch.setenv("PATH", str(tmp_path))
     reported = "; ".join(kind.lacking())
     assert (
