@@ -169,9 +169,11 @@ def _search_path() -> str:
 async def run_in(namespace: Namespace, argv: Sequence[str], stdin: str = "", **options: object) -> str:
     """Run a program inside to its end without blocking the event loop; returns its output.
 
-    Raises `LabError` with its stderr when it fails.
+    Raises `LabError` with its stderr when it fails.  A caller that is cancelled does not wait; a thread still does.
     """
-    return await asyncio.to_thread(communicate, namespace.start(argv, **_PIPES, **options), stdin)
+    process = namespace.start(argv, **_PIPES, **options)
+    ended = asyncio.get_running_loop().run_in_executor(None, communicate, process, stdin)
+    return await asyncio.shield(ended)
 
 
 def listen_in(namespace: Namespace, address: Address, port: int = 0) -> socket.socket:
