@@ -9,7 +9,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -45,8 +45,8 @@ class Here:
     def __init__(self) -> None:
         self.started: list[subprocess.Popen[bytes]] = []
 
-    def start(self, argv: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
-        self.started.append(subprocess.Popen(list(argv), **options))
+    def start(self, argv: Sequence[str], **options: object) -> subprocess.Popen[bytes]:
+        self.started.append(subprocess.Popen(list(argv), **options))  # type: ignore[call-overload]
         return self.started[-1]
 
 
