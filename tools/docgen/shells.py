@@ -35,14 +35,29 @@ def documented_parser() -> Parser:
     return root
 
 
-_LIST = "kproxy conformance list 2>/dev/null | awk '$1 ~ /\\./ {print $1}'"
+_CASES = "kproxy conformance list 2>/dev/null | awk '$1 ~ /\\./ {print $1}'"
 """Command line that prints the IDs of cases, a line each."""
+_TOPICS = "kproxy spec show 2>/dev/null | awk '{print $1}'"
+_CLAUSES = 'kproxy spec show "${%s%%%%.*}" 2>/dev/null | awk \'$2 ~ /^(MUST|SHOULD|MAY)$/ {sub(/:$/, "", $3); print $3}\''
+"""Command line that prints the IDs of clauses, a line each, of the topic that the token in a variable begins with."""
 
-_CASES = {
-    "bash": f'_kproxy_cases() {{\n  compgen -W "$({_LIST})" -- "$1"\n}}\n',
-    "zsh": f'_kproxy_cases() {{\n  local -a cases=(${{(f)"$({_LIST})"}})\n  compadd -a cases\n}}\n',
+
+def _ids(token: str) -> str:
+    """What `kproxy spec show` knows and begins with the token: topics, or IDs of a topic's clauses and cases."""
+    return f'case "${token}" in *.*) {_CLAUSES % token}; {_CASES} ;; *) {_TOPICS} ;; esac'
+
+
+_OFFER = {
+    "bash": '%s() {\n  compgen -W "$(%s)" -- "$1"\n}\n',
+    "zsh": '%s() {\n  local -a found=(${(f)"$(%s)"})\n  compadd -a found\n}\n',
 }
-"""Functions that complete the ID of a case."""
+_TOKEN = {"bash": "1", "zsh": "PREFIX"}
+"""Variable with the token that is completed."""
+_FUNCTIONS = {
+    shell: offer % ("_kproxy_cases", _CASES) + offer % ("_kproxy_ids", _ids(_TOKEN[shell]))
+    for shell, offer in _OFFER.items()
+}
+"""Functions that complete the ID of a case, and of whatever has one."""
 
 
 def completion(shell: str) -> str:
@@ -52,14 +67,13 @@ def completion(shell: str) -> str:
         for action in parser._actions:
             if action.metavar and any(word in str(action.metavar) for word in ("FILE", "PATH")):
                 action.complete = shtab.FILE  # type: ignore[attr-defined]
-            if "--case" in action.option_strings or (action.dest, action.metavar) in {
-                ("case", "ID"),
-                ("id", "ID"),
-            }:
-                action.complete = dict.fromkeys(_CASES, "_kproxy_cases")  # type: ignore[attr-defined]
+            if "--case" in action.option_strings or (action.dest, action.metavar) == ("case", "ID"):
+                action.complete = dict.fromkeys(_FUNCTIONS, "_kproxy_cases")  # type: ignore[attr-defined]
+            if (action.dest, action.metavar) == ("id", "ID"):
+                action.complete = dict.fromkeys(_FUNCTIONS, "_kproxy_ids")  # type: ignore[attr-defined]
             if action.metavar == "DIR":
                 action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
-    return shtab.complete(root, shell=shell, preamble=_CASES)  # type: ignore[arg-type] # its annotation is of a string only + "\n"
+    return shtab.complete(root, shell=shell, preamble=_FUNCTIONS)  # type: ignore[arg-type] # its annotation is of a string only + "\n"
 
 
 def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:

@@ -15,9 +15,11 @@ import pytest
 
 from kproxy.cli.plugin_completion import FILES, FOLDERS, NO_FILES, candidates
 from kproxy.conformance.cases import CATALOGUE
+from kproxy.spec.clauses import CLAUSES
 from tests.support.paths import ROOT
 
 CASE = "cluster-ip.slices-are-merged"
+CLAUSE = "cluster-ip.undefined-protocol.not-served"
 
 
 @pytest.mark.parametrize(
@@ -105,8 +107,11 @@ def read_until(terminal: int, text: str, seconds: float) -> str:
         ("kproxy conformance ru\t--maxf\t", "kproxy conformance run --maxfail"),
         (f"kproxy conformance show {CASE[:-4]}\t", f"kproxy conformance show {CASE}"),
         (f"kproxy conformance run --case {CASE[:-4]}\t", f"kproxy conformance run --case {CASE}"),
+        (f"kproxy spec show {CLAUSE[:-4]}\t", f"kproxy spec show {CLAUSE}"),
+        ("kproxy spec show source-r\t", "kproxy spec show source-ranges"),
     ],
 )
-def test_bash_completes_commands_options_and_cases(line: str, completed: str, tmp_path: Path) -> None:
+def test_bash_completes_commands_options_cases_and_clauses(line: str, completed: str, tmp_path: Path) -> None:
     assert [case.id for case in CATALOGUE if case.id.startswith(CASE[:-4])] == [CASE]
+    assert [clause for clause in CLAUSES if clause.startswith(CLAUSE[:-4])] == [CLAUSE]
     assert completed in typed_in_bash(tmp_path, line, completed)

@@ -108,7 +108,7 @@ _shtab_kproxy_lab_cluster_up___output_COMPGEN=_shtab_compgen_files
 _shtab_kproxy_lab_cluster_fetch___assets_COMPGEN=_shtab_compgen_dirs
 _shtab_kproxy_lab_cluster_fetch___output_COMPGEN=_shtab_compgen_files
 _shtab_kproxy_lab_cluster_kubeconfig___output_COMPGEN=_shtab_compgen_files
-_shtab_kproxy_spec_show_pos_0_COMPGEN=_kproxy_cases
+_shtab_kproxy_spec_show_pos_0_COMPGEN=_kproxy_ids
 _shtab_kproxy_spec_show___output_COMPGEN=_shtab_compgen_files
 _shtab_kproxy_spec_explain__f_COMPGEN=_shtab_compgen_files
 _shtab_kproxy_spec_explain___file_COMPGEN=_shtab_compgen_files
@@ -313,6 +313,9 @@ _shtab_kproxy___version_nargs=0
 # Custom Preamble
 _kproxy_cases() {
   compgen -W "$(kproxy conformance list 2>/dev/null | awk '$1 ~ /\./ {print $1}')" -- "$1"
+}
+_kproxy_ids() {
+  compgen -W "$(case "$1" in *.*) kproxy spec show "${1%%.*}" 2>/dev/null | awk '$2 ~ /^(MUST|SHOULD|MAY)$/ {sub(/:$/, "", $3); print $3}'; kproxy conformance list 2>/dev/null | awk '$1 ~ /\./ {print $1}' ;; *) kproxy spec show 2>/dev/null | awk '{print $1}' ;; esac)" -- "$1"
 }
 
 # End Custom Preamble

@@ -572,7 +572,7 @@ _shtab_kproxy_spec_show_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   {-o,--format}"[form of the output (default\: text)]:form:(text json yaml)"
   "--output[where the output goes\; messages go to standard error (default\: standard output)]:FILE:_files"
-  ":ID of a clause, case, behaviour, reported bug or topic (default\: list the topics):_kproxy_cases"
+  ":ID of a clause, case, behaviour, reported bug or topic (default\: list the topics):_kproxy_ids"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -774,8 +774,12 @@ _shtab_kproxy_spec() {
 
 # Custom Preamble
 _kproxy_cases() {
-  local -a cases=(${(f)"$(kproxy conformance list 2>/dev/null | awk '$1 ~ /\./ {print $1}')"})
-  compadd -a cases
+  local -a found=(${(f)"$(kproxy conformance list 2>/dev/null | awk '$1 ~ /\./ {print $1}')"})
+  compadd -a found
+}
+_kproxy_ids() {
+  local -a found=(${(f)"$(case "$PREFIX" in *.*) kproxy spec show "${PREFIX%%.*}" 2>/dev/null | awk '$2 ~ /^(MUST|SHOULD|MAY)$/ {sub(/:$/, "", $3); print $3}'; kproxy conformance list 2>/dev/null | awk '$1 ~ /\./ {print $1}' ;; *) kproxy spec show 2>/dev/null | awk '{print $1}' ;; esac)"})
+  compadd -a found
 }
 
 # End Custom Preamble
