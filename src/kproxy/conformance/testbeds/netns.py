@@ -47,7 +47,7 @@ from kproxy.conformance.case.descriptions import describe_step
 from kproxy.conformance.engine.convergence import LatencySample
 from kproxy.conformance.engine.session import OpenTestbed
 from kproxy.conformance.subjects.subject import Subject
-from kproxy.conformance.testbed import HarnessError, Observation, Testbed
+from kproxy.conformance.testbed import HarnessError, Observation, SubjectFailed, Testbed
 from kproxy.conformance.testbeds import environment, raw_packets
 from kproxy.conformance.testbeds.admission import KINDS, admission_problems
 from kproxy.conformance.testbeds.barrier import Place
@@ -177,9 +177,9 @@ class NetnsTestbed(PacketTestbed):
     def __init__(self, lab: Lab, server: LabApiServer, proxies: Proxies, barrier: float = 0.0) -> None:
         self.lab, self.server, self.proxies = lab, server, proxies
         slow = _emulated()
-        seconds = barrier or (SLOW_BARRIER if slow else BARRIER)
+        self._sync_timeout = barrier or (SLOW_BARRIER if slow else BARRIER)
         self._settling = Settling(
-            self.change, self.lab.probe, self._overdue, seconds, lab.topology, varied=True
+            self.change, self.lab.probe, self._overdue, self._sync_timeout, lab.topology, varied=True
         )
         self._ground = LabTransport(lab)
         super().__init__(self._ground, *((SLOW_PATIENCE, SLOW_QUIET) if slow else (PATIENCE, QUIET)))
@@ -263,10 +263,15 @@ class NetnsTestbed(PacketTestbed):
         await self.proxies.kill(change.node)
         await self.change(change.while_down)
         start = partial(self.proxies.start, change.node, change.masquerade_bit)
-        if change.without_slices:
-            await start_without_slices(self._own_server(), start, change.without_slices)
-        else:
+        if not change.without_slices:
             start()
+            return
+        server, within = self._own_server(), self._sync_timeout
+        try:
+            await start_without_slices(server, start, change.without_slices, within)
+        except TimeoutError:
+            silent = f"the subject has not listed EndpointSlices within {within:g} s: node {change.node}"
+            raise SubjectFailed(self.proxies.explained(silent, change.node)) from None
 
     def _own_server(self) -> ApiServer:
         if not isinstance(self.server, ApiServer):

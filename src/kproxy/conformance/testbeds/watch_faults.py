@@ -17,8 +17,6 @@ from kproxy.lab.apiserver.routes import Verb
 
 _READS = frozenset({Verb.LIST, Verb.WATCH})
 _SLICES = frozenset({ResourceKind.ENDPOINT_SLICE})
-_BEGINS_WITHIN = 20.0
-"""Seconds that a proxy may take to list EndpointSlices."""
 
 
 def merge_withheld(changes: Iterable[Change]) -> Iterator[Change]:
@@ -50,12 +48,17 @@ async def change_during_fault(
                 await change()
 
 
-async def start_without_slices(server: ApiServer, start: Callable[[], None], seconds: float) -> None:
-    """Start a proxy, and serve it no EndpointSlices until so many seconds after it has begun to list them."""
+async def start_without_slices(
+    server: ApiServer, start: Callable[[], None], seconds: float, within: float
+) -> None:
+    """Start a proxy, and serve it no EndpointSlices until so many seconds after it has begun to list them.
+
+    Raises TimeoutError if it does not begin ``within`` seconds.
+    """
     before = len(_listed(server))
     with server.faults.during(StallRequests(kinds=_SLICES)):
         start()
-        async with asyncio.timeout(_BEGINS_WITHIN):
+        async with asyncio.timeout(within):
             await _until(lambda: len(_listed(server)) > before)
         await asyncio.sleep(seconds)
 
