@@ -368,6 +368,47 @@ UDP_STAYS_WHEN_POLICIES_CHANGE = case(
     features={Feature.INTERNAL_TRAFFIC_POLICY, Feature.TOPOLOGY_HINTS},
 )
 
+UDP_STAYS_WHERE_POLICY_LEAVES_NOTHING = case(
+    "conntrack.udp-stays-where-policy-leaves-nothing",
+    "Where a policy becomes Local and the node has no endpoint, new datagrams get no answer, and a flow that is there goes on.",
+    Apply(
+        inside := service("inside", "b1", ports=UDP_PORT),
+        outside := service("outside", "b1", type=Type.NODE_PORT, ports=UDP_PORT),
+    ),
+    Open(flow="inside", sender=pod("a2"), to=inside.cluster_ip, expect=delivered_to("b1")),
+    Open(flow="outside", sender=client("a"), to=outside.node_port("a"), expect=FROM_B1),
+    Apply(
+        service("inside", "b1", ports=UDP_PORT, internal_policy=LOCAL),
+        service("outside", "b1", type=Type.NODE_PORT, ports=UDP_PORT, external_policy=LOCAL),
+    ),
+    Probe(sender=pod("a2"), to=inside.cluster_ip, expect=DROPPED, clauses=(change.POLICY,)),
+    Probe(sender=client("a"), to=outside.node_port("a"), expect=DROPPED, clauses=(change.POLICY,)),
+    Send(flow="inside", expect=SAME_ENDPOINT, clauses=(STAYS,)),
+    Send(flow="outside", expect=SAME_ENDPOINT, clauses=(STAYS,)),
+    Apply(
+        service("inside", "b1", "a1", ports=UDP_PORT, internal_policy=LOCAL),
+        service("outside", "b1", "a1", type=Type.NODE_PORT, ports=UDP_PORT, external_policy=LOCAL),
+    ),
+    Probe(sender=pod("a2"), to=inside.cluster_ip, expect=delivered_to("a1"), clauses=(change.POLICY,)),
+    Probe(sender=client("a"), to=outside.node_port("a"), expect=delivered_to("a1"), clauses=(change.POLICY,)),
+    Send(flow="inside", expect=SAME_ENDPOINT, clauses=(STAYS,)),
+    Send(flow="outside", expect=SAME_ENDPOINT, clauses=(STAYS,)),
+    clauses=POD_CLAUSES
+    | DATAGRAMS
+    | {
+        "node-port.reaches-ready-endpoint",
+        "node-port.every-node.served",
+        "masquerade.external-policy-cluster.rewritten",
+        "internal-policy.local.same-node",
+        "external-policy.local.local-endpoints-source-preserved",
+        "internal-policy.local.drop-without-local-endpoint",
+        "external-policy.local.drop-without-local-endpoint",
+        "change.policy.followed",
+        STAYS,
+    },
+    features={Feature.NODE_PORT, Feature.INTERNAL_TRAFFIC_POLICY, Feature.EXTERNAL_TRAFFIC_POLICY},
+)
+
 SERVES_ON = "conntrack.udp.stays-with-serving-terminating-endpoint"
 
 UDP_STAYS_WHILE_ITS_ENDPOINT_SERVES = case(
@@ -418,5 +459,6 @@ CASES: tuple[Case, ...] = (
     ENTRIES_OF_OTHERS_STAY,
     TCP_OF_THE_SAME_NUMBER_STAYS,
     UDP_STAYS_WHEN_POLICIES_CHANGE,
+    UDP_STAYS_WHERE_POLICY_LEAVES_NOTHING,
     UDP_STAYS_WHILE_ITS_ENDPOINT_SERVES,
 )

@@ -13,7 +13,7 @@ from functools import partial
 
 from kproxy.model.api import Cluster, Node
 from kproxy.model.network import Family, family_of
-from kproxy.proxy.backends import Dataplane, Relayed, find_backend
+from kproxy.proxy.backends import Dataplane, find_backend
 from kproxy.proxy.daemon.cluster.announcements import DaemonEvents
 from kproxy.proxy.daemon.cluster.client import ApiClient
 from kproxy.proxy.daemon.cluster.event_recorder import EventRecorder, node_reference
@@ -104,8 +104,7 @@ def _family_sync(daemon: DaemonContext, family: Family, plane: Dataplane) -> Fam
         sync_period=section.sync_period.seconds,
         drift_check_period=look,
     )
-    relayed = backend.relayed is Relayed.EVERYTHING
-    cleaner = ConntrackCleaner(family, addresses.current, relayed=relayed)
+    cleaner = ConntrackCleaner(family, addresses.current)
     return FamilySync(family, daemon.store, plane, cleaner, settings, pace, time.monotonic, _freeze_heap_soon)
 
 

@@ -90,6 +90,7 @@ class ServicePlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     object*, so a backend may cache by identity what it compiled. ``serving`` holds, for UDP, every endpoint
     that still serves, chosen or not and whatever node it is on: flows to these are left alone
     (``conntrack.udp.stays-with-serving-terminating-endpoint``, ``conntrack.udp.stays-on-policy-change``).
+    ``relay_sockets``: the open sockets of a relay, for UDP, where these are the endpoints of the pools.
     """
 
     name: ServicePortName
@@ -97,6 +98,7 @@ class ServicePlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     frontends: tuple[Frontend, ...]
     affinity_seconds: int | None
     serving: tuple[PoolEndpoint, ...] = ()
+    relay_sockets: tuple[PoolEndpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,9 +61,10 @@ class EndpointTurns:
         return endpoint if lasts and endpoint in self.port.endpoints else None
 
     @property
-    def coming(self) -> RelayEndpoint:
-        """The endpoint whose turn it is."""
-        return self.port.endpoints[self.turn % len(self.port.endpoints)]
+    def coming(self) -> RelayEndpoint | None:
+        """The endpoint whose turn it is; None where there is none."""
+        endpoints = self.port.endpoints
+        return endpoints[self.turn % len(endpoints)] if endpoints else None
 
     def _next(self, endpoints: tuple[RelayEndpoint, ...], failed: Collection[RelayEndpoint]) -> RelayEndpoint:
         for _ in endpoints:

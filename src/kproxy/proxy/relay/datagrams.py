@@ -186,8 +186,10 @@ class DatagramPort:
         return flow
 
     def _send(self, client: _Client, flow: Flow, data: bytes) -> None:
-        """Send to the flow's endpoint, or to the next as long as one refuses at once; a full buffer loses the datagram."""
+        """Send to the flow's endpoint, or to the next as long as one refuses at once; a full buffer, and no endpoint, loses the datagram."""
         while flow.attempt < attempts(len(self._chooser.port.endpoints)):
+            if flow.socket is None and not self._chooser.port.endpoints:
+                break
             try:
                 (flow.socket or self._connect(client, flow)).send(data)
             except BlockingIOError:

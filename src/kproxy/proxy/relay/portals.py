@@ -19,7 +19,7 @@ from kproxy.proxy.plan import OnEmpty, Pool, PoolEndpoint
 from kproxy.proxy.relay.table import RelayPort
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from kproxy.model.network import Address
     from kproxy.proxy.plan import Frontend, Plan, PoolScope, ServicePlan, ServicePortName
@@ -54,7 +54,9 @@ class Portals:
         for service in plan.services:
             before = known.get(service.name)
             if before is None or before[0] is not service or before[1] != here:
-                before = service, here, tuple(pool_ports(service, *here, keep_sources=self._keep_sources))
+                ports = tuple(pool_ports(service, *here, keep_sources=self._keep_sources))
+                earlier = before[2] if before is not None and before[1] == here else ()
+                before = service, here, (*ports, *_kept_for_flows(service, ports, earlier))
             self._ports[service.name] = before
         return tuple(port for _, _, ports in self._ports.values() for port in ports)
 
@@ -77,7 +79,7 @@ class Portals:
         """A service port's plan with its sockets as endpoints.
 
         Flows of UDP that another mode translated to an endpoint stay there as long as it serves
-        (``conntrack.udp.stays-on-policy-change``).
+        (``conntrack.udp.stays-on-policy-change``): ``serving`` is as it was.
         """
         sockets: dict[PoolScope, tuple[PoolEndpoint, ...]] = {}
         for port in self._ports[service.name][2]:
@@ -89,7 +91,7 @@ class Portals:
             service,
             frontends=tuple(_relayed_frontend(frontend, sockets) for frontend in service.frontends),
             affinity_seconds=None,
-            serving=(*service.serving, *(one for found in sockets.values() for one in found)) if udp else (),
+            relay_sockets=tuple(one for found in sockets.values() for one in found) if udp else (),
         )
 
 
@@ -122,6 +124,22 @@ def pool_ports(
                 on_node=on_node,
                 frontends=_frontends_of(service, pool),
             )
+
+
+def _kept_for_flows(
+    service: ServicePlan, ports: Iterable[RelayPort], earlier: Iterable[RelayPort]
+) -> Iterator[RelayPort]:
+    """Sockets that no frontend leads to any more: flows stay with an endpoint that serves, and nothing is chosen there.
+
+    So it is where the policy has become Local and the node has no endpoint (``conntrack.udp.stays-on-policy-change``).
+    """
+    if service.protocol is not Protocol.UDP or not service.serving:
+        return
+    serving = frozenset((str(one.address), one.port) for one in service.serving)
+    open_now = {port.key for port in ports}
+    for port in earlier:
+        if port.key not in open_now:
+            yield msgspec.structs.replace(port, endpoints=(), serving=serving, frontends=frozenset())
 
 
 def _pools(service: ServicePlan) -> dict[PoolScope, Pool]:

@@ -178,14 +178,11 @@ class LocalRelay:
         else:
             streams = (one for one in self._streams if one.chooser is turns and one.peer[0] == client)
             chosen = [one.endpoint for one in streams if one.endpoint]
-        kept = source_for((client, 0), endpoint, port, keeps_source=port.keeps_source)
-        return FoundSocket(
-            port,
-            endpoint,
-            bound is not None,
-            kept is not None and client != endpoint[0],
-            list(Counter(chosen).items()),
-        )
+        found = FoundSocket(port, endpoint, bound is not None, open=list(Counter(chosen).items()))
+        if endpoint is not None and client != endpoint[0]:
+            kept = source_for((client, 0), endpoint, port, keeps_source=port.keeps_source)
+            found.keeps_source = kept is not None
+        return found
 
     def shut(self, keys: Iterable[RelayKey]) -> None:
         """Close these ports, those of them that are open; clients in their backlogs are accepted first."""

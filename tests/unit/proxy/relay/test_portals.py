@@ -58,7 +58,29 @@ def test_the_sockets_are_the_endpoints_of_the_plan_for_rules() -> None:
 def test_flows_may_stay_with_endpoints_that_another_mode_gave_them() -> None:
     portals, given = Portals(), plan(NODE_PORT, protocol=Protocol.UDP, serving=(FAR,))
     (service,) = portals.relayed(given, NODE, numbered(portals.ports(given, NODE))).services
-    assert service.serving == (FAR, socket(40_001))
+    assert (service.serving, service.relay_sockets) == ((FAR,), (socket(40_001),))
+
+
+def test_a_socket_of_datagrams_stays_open_for_its_flows_where_nothing_is_chosen_any_more() -> None:
+    """A policy that has become Local on a node without an endpoint (``conntrack.udp.stays-on-policy-change``)."""
+    empty = msgspec.structs.replace(NODE_PORT, pool=Pool(PoolScope.LOCAL, ()), on_empty=OnEmpty.DROP)
+    portals = Portals()
+    (opened,) = portals.ports(plan(NODE_PORT, protocol=Protocol.UDP, serving=(FAR,)), NODE)
+    given = plan(empty, protocol=Protocol.UDP, serving=(FAR,))
+    (kept,) = portals.ports(given, NODE)
+    assert (kept.key, kept.endpoints, kept.frontends) == (opened.key, (), frozenset())
+    assert kept.serving == {("10.0.0.2", 8080)}
+    (service,) = portals.relayed(given, NODE, numbered((kept,))).services
+    assert service.relay_sockets == (socket(40_001),)
+    assert service.frontends[0].pool.endpoints == ()
+    assert portals.ports(plan(empty, protocol=Protocol.UDP), NODE) == (), "no endpoint serves"
+
+
+def test_a_socket_of_connections_is_closed_where_nothing_is_chosen_any_more() -> None:
+    empty = msgspec.structs.replace(NODE_PORT, pool=Pool(PoolScope.LOCAL, ()), on_empty=OnEmpty.DROP)
+    portals = Portals()
+    assert len(portals.ports(plan(NODE_PORT), NODE)) == 1
+    assert portals.ports(plan(empty), NODE) == ()
 
 
 def test_sockets_of_datagrams_have_the_names_of_the_frontends_that_lead_there() -> None:

@@ -18,6 +18,7 @@ from kproxy.model.network import Protocol
 from kproxy.proxy.plan import PoolScope
 from kproxy.proxy.relay.relay import LocalRelay
 from kproxy.proxy.relay.table import RelayEndpoint, RelayPort
+from kproxy.proxy.relay.wire import FindSocket
 
 Handler = Callable[[socket.socket], None]
 
@@ -371,6 +372,34 @@ def test_a_flow_follows_its_frontend_to_another_pool_and_chooses_there_when_its_
 def test_a_client_of_two_pools_has_a_flow_in_each(relay: LocalRelay, servers: Servers) -> None:
     """No frontend has changed its pool: the flow of the one is not that of the other."""
     assert _moved_flow(relay, servers, frozenset()) == [b"1x", b"2x", b"2x"]
+
+
+def test_a_socket_without_endpoints_serves_the_flows_that_it_has_and_no_others(
+    relay: LocalRelay, servers: Servers
+) -> None:
+    """As where a policy has become Local and the node has no endpoint (``conntrack.udp.stays-on-policy-change``)."""
+    first = servers.udp(b"1")
+    port = _udp_port(first)
+    kept = msgspec.structs.replace(port, endpoints=())
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as held,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as late,
+    ):
+        for client in (held, late):
+            client.connect((port.address, port.port))
+            client.settimeout(8)
+        relay.update((port,))
+        held.send(b"x")
+        assert held.recv(100) == b"1x"
+        relay.update((kept,))
+        late.send(b"x")
+        held.send(b"y")
+        assert held.recv(100) == b"1y"
+        query = FindSocket(address=port.address, number=port.port, protocol=Protocol.UDP, client="10.0.0.9")
+        assert (relay.find(query).port, relay.find(query).endpoint) == (kept, None)
+        relay.update((port,))
+        late.send(b"z")
+        assert late.recv(100) == b"1z", "its first datagram was lost"
 
 
 def test_ports_that_are_open_keep_their_endpoints_until_they_are_served_anew(

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from kproxy.linux import conntrack
 from kproxy.linux.conntrack import Socket, UdpFlow
 from kproxy.model.network import Address, Family, Network, Protocol, family_of
-from kproxy.proxy.plan import NodePorts, Plan, ServicePlan
+from kproxy.proxy.plan import NodePorts, Plan, PoolEndpoint, ServicePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class UdpFrontends:
     """UDP frontends, and the serving endpoints of each.
 
     ``node_addresses`` and ``localhost``: the destinations at which the ports of ``by_node_port`` are frontends.
-    ``ranges``: any destination in them is a frontend, of no endpoint if it is not in ``by_socket``. ``pools``: sockets of a
-    relay that frontends lead to, by address and port, or by node port alone; empty in modes without one.
+    ``ranges``: any destination in them is a frontend, of no endpoint if it is not in ``by_socket``. ``relay_sockets``: all of a
+    relay's; ``pools``: those that frontends lead to, by address and port, or by node port alone. Both are empty in modes without one.
     """
 
     by_socket: Mapping[Socket, frozenset[Socket]] = field(default_factory=dict)
@@ -38,6 +38,7 @@ class UdpFrontends:
     node_addresses: frozenset[Address] = frozenset()
     localhost: bool = False
     ranges: tuple[Network, ...] = ()
+    relay_sockets: frozenset[Socket] = frozenset()
     pools: Mapping[Socket | int, frozenset[Socket]] = field(default_factory=dict)
 
     def leads_elsewhere(self, flow: UdpFlow, before: UdpFrontends) -> bool:
@@ -47,13 +48,8 @@ class UdpFrontends:
         (``internal-policy.local.same-node``). A frontend that leads nowhere now keeps its flows (``conntrack.udp.stays-on-policy-change``).
         """
         now = self._pool(flow.destination)
-        others = (pool for pool in self.pools.values() if flow.reply_source in pool)
-        return (
-            bool(now)
-            and flow.reply_source not in now
-            and any(others)
-            and before._pool(flow.destination) != now
-        )
+        moves = bool(now) and before._pool(flow.destination) != now
+        return moves and flow.reply_source in self.relay_sockets - now
 
     def _pool(self, destination: Socket) -> frozenset[Socket]:
         address, port = destination
@@ -81,26 +77,33 @@ class UdpFrontends:
         return address in self.node_addresses
 
 
-def udp_frontends(plan: Plan, local: Iterable[Address], *, relayed: bool = False) -> UdpFrontends:
-    """The UDP frontends of a plan; ``local`` are the addresses of this node's interfaces, ``relayed``: pools are a relay's sockets."""
+def udp_frontends(plan: Plan, local: Iterable[Address]) -> UdpFrontends:
+    """The UDP frontends of a plan; ``local`` are the addresses of this node's interfaces."""
     by_socket: dict[Socket, frozenset[Socket]] = {}
     by_node_port: dict[int, frozenset[Socket]] = {}
     pools: dict[Socket | int, frozenset[Socket]] = {}
+    relay_sockets: set[Socket] = set()
     for service in plan.services:
         if service.protocol is not Protocol.UDP:
             continue
         serving = _serving(service)
+        relay_sockets |= _sockets(service.relay_sockets)
         for frontend in service.frontends:
             if frontend.address is None:
                 by_node_port[frontend.port] = serving
             else:
                 by_socket[frontend.address, frontend.port] = serving
-            if relayed:
+            if service.relay_sockets:
                 where = frontend.port if frontend.address is None else (frontend.address, frontend.port)
-                pools[where] = frozenset((one.address, one.port) for one in frontend.pool.endpoints)
-    addresses = _node_addresses(plan.node_ports, plan.family, local)
-    localhost = plan.node_ports.localhost
-    return UdpFrontends(by_socket, by_node_port, addresses, localhost, pools=pools)
+                pools[where] = _sockets(frontend.pool.endpoints)
+    return UdpFrontends(
+        by_socket,
+        by_node_port,
+        _node_addresses(plan.node_ports, plan.family, local),
+        plan.node_ports.localhost,
+        relay_sockets=frozenset(relay_sockets),
+        pools=pools,
+    )
 
 
 def is_stale(flow: UdpFlow, before: UdpFrontends, now: UdpFrontends) -> bool:
@@ -122,18 +125,15 @@ def is_stale(flow: UdpFlow, before: UdpFrontends, now: UdpFrontends) -> bool:
 class ConntrackCleaner:
     """Removes one family's stale entries at the first plan, and whenever UDP frontends or endpoints change."""
 
-    def __init__(
-        self, family: Family, node_addresses: Callable[[], Iterable[Address]], *, relayed: bool = False
-    ) -> None:
+    def __init__(self, family: Family, node_addresses: Callable[[], Iterable[Address]]) -> None:
         """Start without a previous plan: the first `remove` checks all entries (``restart.stale-udp-entries.reconciled``).
 
         An earlier process may have served what is deleted by now: every address of a ServiceCIDR may have been a Service's, so
         once these are known all entries are checked again.
 
         ``node_addresses`` returns those of this node's interfaces now, as `kproxy.linux.node_addresses.AddressMonitor.current`.
-        ``relayed``: plans have a relay's sockets as endpoints.
         """
-        self._family, self._node_addresses, self._relayed = family, node_addresses, relayed
+        self._family, self._node_addresses = family, node_addresses
         self._handled: tuple[NodePorts, tuple[ServicePlan, ...], tuple[Network, ...]] | None = None
         self._frontends = UdpFrontends()
 
@@ -148,7 +148,7 @@ class ConntrackCleaner:
             return 0
         known = self._handled is not None and self._handled[2] == plan.service_cidrs
         before = self._frontends if known else replace(self._frontends, ranges=plan.service_cidrs)
-        now = udp_frontends(plan, self._local_addresses(services), relayed=self._relayed)
+        now = udp_frontends(plan, self._local_addresses(services))
         removed = self._remove(before, now) if before or now else 0
         self._handled, self._frontends = handled, now
         return removed
@@ -171,7 +171,11 @@ class ConntrackCleaner:
 def _serving(service: ServicePlan) -> frozenset[Socket]:
     pools = {id(p): p for f in service.frontends for p in (f.pool, f.shortcut) if p is not None}
     chosen = (endpoint for pool in pools.values() for endpoint in pool.endpoints)
-    return frozenset((endpoint.address, endpoint.port) for endpoint in (*service.serving, *chosen))
+    return _sockets((*service.serving, *service.relay_sockets, *chosen))
+
+
+def _sockets(endpoints: Iterable[PoolEndpoint]) -> frozenset[Socket]:
+    return frozenset((endpoint.address, endpoint.port) for endpoint in endpoints)
 
 
 def _node_addresses(ports: NodePorts, family: Family, local: Iterable[Address]) -> frozenset[Address]:

@@ -154,11 +154,12 @@ CLUSTER_SOCKET, LOCAL_SOCKET = (NODE, 40_001), (NODE, 40_002)
 
 def relayed(node_port: tuple[tuple[str, int], ...]) -> UdpFrontends:
     """A Service whose cluster IP leads to the socket of all endpoints, and its node port to these."""
-    service = dns(CLUSTER_SOCKET, serving=(CLUSTER_SOCKET, LOCAL_SOCKET, FIRST))
+    sockets = endpoints(CLUSTER_SOCKET, LOCAL_SOCKET)
+    service = msgspec.structs.replace(dns(CLUSTER_SOCKET, serving=(FIRST,)), relay_sockets=sockets)
     internal, external, by_node = service.frontends
     moved = msgspec.structs.replace(by_node, pool=Pool(PoolScope.LOCAL, endpoints(*node_port)))
     plan = plan_of(msgspec.structs.replace(service, frontends=(internal, external, moved)), detector=None)
-    return udp_frontends(plan, [ip_address(NODE)], relayed=True)
+    return udp_frontends(plan, [ip_address(NODE)])
 
 
 def test_a_flow_whose_frontend_leads_to_another_socket_chooses_anew_by_the_rules() -> None:
@@ -174,4 +175,6 @@ def test_a_flow_whose_frontend_leads_to_another_socket_chooses_anew_by_the_rules
 
 def test_a_flow_whose_frontend_leads_nowhere_now_stays() -> None:
     """``conntrack.udp.stays-on-policy-change``: the rules would drop it."""
-    assert not is_stale(flow((NODE, NODE_PORT), CLUSTER_SOCKET), relayed((CLUSTER_SOCKET,)), relayed(()))
+    held = flow((NODE, NODE_PORT), CLUSTER_SOCKET)
+    assert not is_stale(held, relayed((CLUSTER_SOCKET,)), relayed(()))
+    assert is_stale(held, relayed(()), relayed((LOCAL_SOCKET,))), "and moves once it leads somewhere"
