@@ -28,7 +28,8 @@ async def test_a_proxy_that_lists_slices_in_time_gets_them_afterwards(
 
 @served()
 async def test_a_proxy_that_lists_none_is_waited_for_no_longer_than_for_any_change(
-    server: ApiServer, client: Client
+    server: ApiServer,
+    client: Client,  # noqa: ARG001 (it reads nothing)
 ) -> None:
     started: list[bool] = []
     with pytest.raises(TimeoutError):
