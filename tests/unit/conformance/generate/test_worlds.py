@@ -1,4 +1,4 @@
-"""A thousand generated worlds, in every mode: what compiled rules do is what the oracle allows.
+"""Four hundred generated worlds, in every mode: what compiled rules do is what the oracle allows.
 
 Always the same worlds: others come by ``kproxy conformance fuzz --testbed simulator``, which tells its seed.
 """
@@ -19,12 +19,12 @@ from kproxy.proxy.backends.iptables import desired_state
 from tests.support.iptables_model import NARROW
 from tests.support.simulated_worlds import findings
 
-SEED, PART, PARTS = 2026, 100, 10
+SEED, PART, PARTS = 2026, 100, 4
 
 
 @cache
 def part(number: int) -> tuple[Case, ...]:
-    """So many of the thousand."""
+    """So many of them."""
     return tuple(generate_worlds(SEED + number, PART))
 
 
