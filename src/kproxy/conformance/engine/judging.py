@@ -21,6 +21,7 @@ flows that stay where they are. `InstanceProgress` keeps what these need from ea
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -114,6 +115,10 @@ class InstanceProgress:
     seconds: float = 0.0
     sticky_endpoints: dict[tuple[Vantage, str], set[Endpoint]] = field(default_factory=dict)
     """Last endpoint of each sticky client; empty when it reached several."""
+    sticky_since: dict[tuple[Vantage, str], float] = field(default_factory=dict)
+    """Time before the last connections of each sticky client, on the monotonic clock."""
+    batch_begun: float = field(default_factory=time.monotonic)
+    """Time before the checks that are judged now."""
     rebalanced_endpoints: dict[str, dict[tuple[Vantage, Target], set[Endpoint]]] = field(default_factory=dict)
     open_flows: dict[str, Observation] = field(default_factory=dict)
     repeated_checks: list[tuple[int, UnrelatedEntries]] = field(default_factory=list)
@@ -279,16 +284,35 @@ def _judge_even(
 
 
 def _judge_sticks(progress: InstanceProgress, number: int, step: Probe, seen: Sequence[Observation]) -> None:
-    """Judge affinity: a client keeps its endpoint; a move is a finding at the step where it happened only."""
+    """Judge affinity: a client keeps its endpoint; a move is a finding at the step where it happened only.
+
+    On a machine so slow that the affinity may have been over since the client's last connection nothing is judged.
+    """
     key = (step.sender, step.sticky_group)
+    elapsed = time.monotonic() - progress.sticky_since.get(key, progress.batch_begun)
+    progress.sticky_since[key] = progress.batch_begun
     held = progress.open_flows.get(step.sticky_group)
     first = {held.endpoint} if held and held.endpoint else set()
     before, met = progress.sticky_endpoints.get(key, first), _endpoints(seen)
     if len(before | met) > 1:
+        lasts = _affinity_seconds(progress, step)
+        if elapsed >= lasts:
+            progress.harness_error = (
+                f"step {number}: this machine took {elapsed:.1f} s from one connection of a client to its next, and the affinity "
+                f"lasts {lasts:g} s: run the case again while nothing else computes"
+            )
+            return
         lawful = f"{_names(before)}, as before" if before else "one endpoint each time"
         text = f"{len(seen)} connections reached {_names(met)}"
         _add_finding(progress, number, step, Mismatch(MismatchKind.AFFINITY, lawful, text))
     progress.sticky_endpoints[key] = met or before if len(met) < 2 else set()
+
+
+def _affinity_seconds(progress: InstanceProgress, step: Probe) -> float:
+    """Seconds that the Service's ClientIP affinity lasts; infinite where an endpoint is kept for another reason."""
+    service = progress.world.objects.get(("Service", progress.instance.namespace, step.to.service), {})
+    configured = service.get("spec", {}).get("sessionAffinityConfig", {})
+    return float(configured.get("clientIP", {}).get("timeoutSeconds", math.inf))
 
 
 def _judge_rebalancing(

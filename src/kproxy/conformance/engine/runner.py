@@ -171,7 +171,7 @@ async def _run_checks(
     for batch in _batches(checks):
         if progress.harness_error:
             break
-        begun = time.monotonic()
+        begun = progress.batch_begun = time.monotonic()
         observing = [_observe(testbed, progress, step) for _, step in batch]
         answers = await asyncio.gather(*observing, return_exceptions=True)
         for (number, step), seen in zip(batch, answers, strict=True):

@@ -305,6 +305,17 @@ def test_a_client_that_does_not_stick_is_found_between_rounds() -> None:
     assert found.seen.startswith("1 connections reached 10.244.1.")
 
 
+@pytest.mark.parametrize(("seconds", "found"), [(1, 0), (60, 1)])
+def test_a_machine_that_is_slower_than_an_affinity_lasts_accuses_nobody(seconds: int, found: int) -> None:
+    brief = WEB.replace(affinity_seconds=seconds)
+    sticky = replace(TO_WEB, sticky_group="client")
+    case = small_case(Apply(brief), sticky, Wait(1.1), sticky)
+    (progress,) = run_all(Scripted(changing_at_each_step()), case)
+    assert len(progress.findings) == found
+    late = "from one connection of a client to its next, and the affinity lasts 1 s"
+    assert (late in progress.harness_error) == (not found)
+
+
 def test_a_client_that_moves_once_is_found_once() -> None:
     def moves(instance: Instance, step: Question, _: int) -> Observation:
         return met(lawful_outcomes(instance, step)[next(moved)])
