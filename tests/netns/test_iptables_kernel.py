@@ -3,7 +3,7 @@
 import re
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -344,6 +344,31 @@ def test_a_look_that_is_not_close_costs_next_to_nothing(tools: Tools, family: Fa
     for _ in range(100):
         assert kernel.find_drift(thorough=False) == ()
     assert time.process_time() - started < 0.1
+
+
+def test_a_thorough_look_starts_no_process_while_nf_tables_is_as_it_was(
+    tools: Tools, family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """iptables-legacy has no number of its state, so the tools look each time; a change of any chain makes them look again."""
+    kernel = IptablesKernel(tools)
+    kernel.apply(plan(family, numbered(family, 1, 1, 2)), Options())
+    run_tool, started = host.run_tool, []
+
+    def counted(argv: Sequence[str], *arguments: object, **options: object) -> str:
+        started.append(argv)
+        return run_tool(argv, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(host, "run_tool", counted)
+    counts = []
+    for _ in range(3):
+        assert kernel.find_drift() == ()
+        counts.append(len(started))
+        started.clear()
+    assert counts[0] > 5
+    assert counts[1:] == ([0, 0] if tools.variant is Variant.NFT else counts[:1] * 2)
+    run_tool((tools.command, "-t", "nat", "-N", "FOREIGN"), environment=tools.environment)
+    assert kernel.find_drift() == ()
+    assert len(started) == counts[0], "somebody wrote, so all is looked at"
 
 
 def test_cleanup_leaves_only_what_the_kubelet_shares(tools: Tools, family: Family) -> None:

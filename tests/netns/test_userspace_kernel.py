@@ -73,13 +73,14 @@ def test_a_plan_is_written_and_a_clean_up_leaves_nothing(family: Family) -> None
 def test_what_another_program_removes_is_seen_and_written_again(family: Family, what: str) -> None:
     kernel = UserspaceKernel(family, keep_sources=True)
     kernel.apply(one_service(family))
+    assert kernel.find_drift() == ()
     whole, command = saved(family), find_tools(family).command
     chain = names.PORTALS_CONTAINER if what == "rules" else "PREROUTING"
     host.run_tool((command, "-t", "nat", "-F", chain))
     assert kernel.find_drift() != ()
     kernel.forget()
     kernel.apply(one_service(family))
-    assert kernel.find_drift() == ()
+    assert kernel.find_drift() == kernel.find_drift() == ()
     assert _rules(saved(family)) == _rules(whole)
 
 

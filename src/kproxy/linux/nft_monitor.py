@@ -1,4 +1,4 @@
-"""Monitor of nf_tables changes made by other processes, from nfnetlink notifications (NFNLGRP_NFTABLES).
+"""Monitor of nf_tables changes made by other processes, from nfnetlink notifications (NFNLGRP_NFTABLES), and their generation.
 
 Used by the kernel modules of those backends whose rules are in nf_tables: nftables mode, and iptables mode by
 iptables-nft. Nothing is dumped, so a check costs one system call while nothing changes.
@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from weakref import WeakSet
 
 from kproxy.linux import host
-from kproxy.linux.netlink import attributes, first_message_type, messages
+from kproxy.linux.netlink import (
+    NLMSG_ERROR,
+    NetlinkFlag,
+    attributes,
+    error_number,
+    first_message_type,
+    messages,
+    netfilter_header,
+    netlink_message,
+)
 from kproxy.linux.netlink_multicast import MulticastListener
 from kproxy.model.network import Family
 
@@ -26,9 +35,10 @@ NFPROTO = {Family.IPV4: 2, Family.IPV6: 10}
 
 _GROUP = 7
 _SUBSYSTEM = 10 << 8
-_NEW_GENERATION = _SUBSYSTEM | 15
-_GENERATION_PROCESS_ID, _GENERATION_PROCESS = 2, 3
+_NEW_GENERATION, _GET_GENERATION = _SUBSYSTEM | 15, _SUBSYSTEM | 16
+_GENERATION_ID, _GENERATION_PROCESS_ID, _GENERATION_PROCESS = 1, 2, 3
 _HEADER = 4
+_UNSPECIFIED = 0
 _TABLE = 1
 _MAX_LOGGED = 5
 
@@ -132,6 +142,25 @@ class NftMonitor:
         """Changes since the last call; None when the kernel dropped notifications."""
         datagrams = self._listener.receive()
         return None if datagrams is None else list(_changes(datagrams, self._substring))
+
+
+def nft_generation() -> bytes:
+    """Number of nf_tables' state in this thread's network namespace: another one after each transaction of any process.
+
+    Raises `HostError`.
+    """
+    with _GenerationSocket(host.NETLINK_NETFILTER) as netlink:
+        return netlink.current()
+
+
+class _GenerationSocket(host.Netlink):
+    def current(self) -> bytes:
+        body = netfilter_header(_UNSPECIFIED)
+        self._send(netlink_message(_GET_GENERATION, NetlinkFlag.REQUEST, self._sequence, body))
+        answer = next(messages(self._receive()))
+        if answer.type == NLMSG_ERROR:
+            raise host.netlink_error("query the generation of nf_tables", error_number(answer.payload))
+        return bytes(attributes(answer.payload[_HEADER:])[_GENERATION_ID])
 
 
 def format_changes(changes: Iterable[NftChange]) -> tuple[str, ...]:

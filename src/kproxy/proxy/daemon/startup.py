@@ -11,7 +11,7 @@ import threading
 import time
 from functools import partial
 
-from kproxy.model.api import Cluster, Node
+from kproxy.model.api import Node
 from kproxy.model.network import Family, family_of
 from kproxy.proxy.backends import Dataplane, find_backend
 from kproxy.proxy.daemon.cluster.announcements import DaemonEvents
@@ -20,7 +20,7 @@ from kproxy.proxy.daemon.cluster.event_recorder import EventRecorder, node_refer
 from kproxy.proxy.daemon.cluster.node_watch import NodeWatch, wait_for_node
 from kproxy.proxy.daemon.config.config_warnings import NodeNetworking, config_warnings
 from kproxy.proxy.daemon.config.configuration import Configuration
-from kproxy.proxy.daemon.config.plan_settings import node_addresses, plan_settings, pod_networks
+from kproxy.proxy.daemon.config.plan_settings import CurrentSettings, node_addresses, pod_networks
 from kproxy.proxy.daemon.http.listeners import CannotListen, open_ports
 from kproxy.proxy.daemon.lifecycle import DaemonContext, ExitQueue, RestartRequired, start_thread
 from kproxy.proxy.daemon.sync.conntrack_cleanup import ConntrackCleaner
@@ -31,7 +31,6 @@ from kproxy.proxy.daemon.sync.dataplane import (
 )
 from kproxy.proxy.daemon.sync.family_sync import FamilySync
 from kproxy.proxy.daemon.sync.pacing import SyncPeriods
-from kproxy.proxy.plan import PlanSettings
 
 GC_DELAY_SECONDS = 2.0
 """Seconds from a family's first sync to enabling the garbage collector."""
@@ -85,17 +84,7 @@ def _log_config_warnings(config: Configuration, situation: NodeNetworking) -> No
 
 def _family_sync(daemon: DaemonContext, family: Family, plane: Dataplane) -> FamilySync:
     config, addresses = daemon.config, monitor_addresses(family)
-
-    def settings(cluster: Cluster) -> PlanSettings:
-        return plan_settings(
-            config,
-            family,
-            daemon.name,
-            cluster.node(daemon.name),
-            addresses.current(),
-            cluster.service_cidrs.values(),
-        )
-
+    settings = CurrentSettings(config, family, daemon.name, addresses.current)
     section = config.sync_section
     backend = find_backend(config.mode)
     look = DRIFT_CHECK_SECONDS if backend.quick_drift_checks else None

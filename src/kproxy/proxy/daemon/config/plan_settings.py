@@ -5,9 +5,9 @@ Used by `kproxy.proxy.daemon.sync.family_sync` before each plan. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
-from kproxy.model.api import ZONE_LABEL, Node, ServiceCIDR, key_of
+from kproxy.model.api import ZONE_LABEL, Cluster, Node, ServiceCIDR, key_of
 from kproxy.model.network import Address, Family, Network, family_of, parse_address, parse_network
 from kproxy.proxy.backends import Relayed, find_backend
 from kproxy.proxy.daemon.config.configuration import Configuration, DetectLocal
@@ -57,6 +57,33 @@ def plan_settings(
         service_cidrs=_networks(service_cidrs, family),
         notes=(*(_node_notes(node) if node else ()), *_service_cidr_notes(service_cidrs)),
     )
+
+
+class CurrentSettings:
+    """The settings of one family for a cluster, made anew only where the Node, its addresses or ServiceCIDRs are other objects.
+
+    Both the cluster's store and the monitor of addresses return the same object as long as nothing changes, so a check of
+    what has changed costs next to nothing.
+    """
+
+    def __init__(
+        self, config: Configuration, family: Family, name: str, addresses: Callable[[], tuple[Address, ...]]
+    ) -> None:
+        """Arguments of `plan_settings`; ``addresses`` returns those of the node's interfaces now."""
+        self._config, self._family, self._name, self._addresses = config, family, name, addresses
+        self._inputs: tuple[object, ...] = ()
+        self._latest: PlanSettings | None = None
+
+    def __call__(self, cluster: Cluster) -> PlanSettings:
+        """The settings now; raises `HostError` where the addresses cannot be read."""
+        node, addresses, cidrs = cluster.node(self._name), self._addresses(), cluster.service_cidrs
+        inputs = (node, addresses, cidrs)
+        if self._latest is None or any(new is not old for new, old in zip(inputs, self._inputs, strict=True)):
+            self._latest = plan_settings(
+                self._config, self._family, self._name, node, addresses, cidrs.values()
+            )
+            self._inputs = inputs
+        return self._latest
 
 
 def node_addresses(config: Configuration, node: Node | None) -> tuple[Address, ...]:

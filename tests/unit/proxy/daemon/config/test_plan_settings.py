@@ -2,11 +2,20 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from kproxy.model.api import Metadata, Node, NodeAddress, NodeSpec, NodeStatus, ServiceCIDR, ServiceCIDRSpec
-from kproxy.model.network import Family
+from kproxy.model.api import (
+    Cluster,
+    Metadata,
+    Node,
+    NodeAddress,
+    NodeSpec,
+    NodeStatus,
+    ServiceCIDR,
+    ServiceCIDRSpec,
+)
+from kproxy.model.network import Address, Family
 from kproxy.proxy.daemon.config.configuration import Configuration
 from kproxy.proxy.daemon.config.load import load_configuration
-from kproxy.proxy.daemon.config.plan_settings import node_addresses, plan_settings
+from kproxy.proxy.daemon.config.plan_settings import CurrentSettings, node_addresses, plan_settings
 from kproxy.proxy.plan import DetectByCIDR, DetectByInterface, DetectByInterfacePrefix, PlanSettings
 
 HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
@@ -146,3 +155,23 @@ def test_what_of_a_node_or_a_network_cannot_be_used_is_reported() -> None:
         ("ServiceCIDR s", "'z' is not a CIDR"),
     ]
     assert settings().notes == ()
+
+
+def test_current_settings_follow_the_node_its_addresses_and_service_cidrs_and_are_else_the_same_object() -> (
+    None
+):
+    machine: list[tuple[Address, ...]] = [MACHINE[:2]]
+    current = CurrentSettings(config(), Family.IPV4, "a", lambda: machine[0])
+    cidr = ServiceCIDR(metadata=Metadata(name="more"), spec=ServiceCIDRSpec(cidrs=["10.96.0.0/12"]))
+    clusters = [
+        Cluster(nodes={("", "a"): DUAL}),
+        Cluster(nodes={("", "a"): node(("InternalIP", "192.0.2.9"))}),
+        Cluster(nodes={("", "a"): DUAL}, service_cidrs={("", "more"): cidr}),
+    ]
+    for cluster in clusters:
+        for addresses in (MACHINE[:2], MACHINE[:3]):
+            machine[0] = addresses
+            made = current(cluster)
+            known, cidrs = cluster.node("a"), cluster.service_cidrs.values()
+            assert made == plan_settings(config(), Family.IPV4, "a", known, addresses, cidrs)
+            assert current(cluster) is made

@@ -27,6 +27,7 @@ from kproxy.proxy.backends.iptables.static_rules import Options
 from kproxy.proxy.backends.xtables.blocks import LEGACY_BLOCK_CHAINS, Block
 from kproxy.proxy.backends.xtables.kernel import jumps
 from kproxy.proxy.backends.xtables.kernel.removal import remove_chains
+from kproxy.proxy.backends.xtables.kernel.unchanged import UnchangedTables
 from kproxy.proxy.backends.xtables.rules import (
     PacketCounter,
     TableName,
@@ -65,6 +66,7 @@ class IptablesKernel:
         self._last_applied: DesiredState | None = None
         self._total: Counter[TableName] = Counter()
         self._drift_monitor: DriftMonitor | None = None
+        self._unchanged = UnchangedTables(tools.variant)
 
     def apply(self, plan: Plan, options: Options) -> Applied:
         """Apply a plan; raises `HostError`, and the next call then writes everything.
@@ -108,12 +110,15 @@ class IptablesKernel:
 
         Detects flushed and deleted tables (``life.canary``), a flush that spares the canaries (``life.canary-blindspot``),
         and changes in our chains: with iptables-nft in every check, with iptables-legacy only in a ``thorough`` one.  A
-        check that is not thorough costs microseconds, a thorough one starts some fifteen processes.
+        check that is not thorough costs microseconds, a thorough one starts some fifteen processes (but `UnchangedTables`).
         """
         if self._last_applied is None or self._drift_monitor is None:
             return ()
         changed = self._drift_monitor.find_drift(self._total, thorough=thorough)
-        return changed + self._absent(self._last_applied.context) if thorough else changed
+        if not thorough:
+            return changed
+        context = self._last_applied.context
+        return changed + self._unchanged.missing(lambda: self._absent(context))
 
     def _absent(self, context: Context) -> tuple[str, ...]:
         """Missing canary chains, and missing jumps from builtin chains."""
@@ -253,6 +258,8 @@ def machine_options(tools: Tools, masquerade_bit: int) -> Options:
 def refresh_options(options: Options) -> Options:
     """The options with those that can change while the proxy runs read again from the machine."""
     drops = invalid_drops()
+    if (drops.forwarded, drops.input) == (options.drop_invalid, options.drop_invalid_input):
+        return options
     return replace(options, drop_invalid=drops.forwarded, drop_invalid_input=drops.input)
 
 

@@ -48,6 +48,7 @@ from kproxy.proxy.backends.ipvs.names import DEVICE, IpSet, set_name
 from kproxy.proxy.backends.ipvs.rules import AddressKey, Key, MarkKey, Member
 from kproxy.proxy.backends.ipvs.static_rules import Options, mark_masks
 from kproxy.proxy.backends.xtables.kernel.tools import find_tools
+from kproxy.proxy.backends.xtables.kernel.unchanged import UnchangedTables
 from kproxy.proxy.daemon.config.configuration import Configuration
 from kproxy.proxy.plan import Plan
 
@@ -97,6 +98,7 @@ class IpvsKernel:
         self._family, self._configuration = family, configuration
         tools = find_tools(family)
         self._chains = IptablesChains(tools)
+        self._unchanged = UnchangedTables(tools.variant)
         check_kernel(family, configuration.scheduler)
         self._ipvs = Ipvs()
         self._sticky_scheduler = machine.sticky_scheduler(self._ipvs, family)
@@ -157,16 +159,17 @@ class IpvsKernel:
         names = ipsets.list_set_names()
         there = {found.key: found.server for found in self._ipvs.servers(self._family)}
         return (
-            *(
-                f"hook {h.chain}: {h.rule}"
-                for h in self._chains.missing_hooks(self._last_applied.ruleset.hooks)
-            ),
+            *self._unchanged.missing(self._missing_hooks),
             *(f"ipset {name}" for s in IpSet if (name := set_name(s, self._family)) not in names),
             *(f"address {a} of {DEVICE}" for a in self._actual.addresses ^ bound),
             *(f"node address {address}" for address in self._node_addresses.symmetric_difference(node)),
             *(f"virtual server {k}" for k, s in self._actual.servers.items() if there.get(k) != s),
             *self._missing_destinations(),
         )
+
+    def _missing_hooks(self) -> tuple[str, ...]:
+        hooks = self._last_applied.ruleset.hooks if self._last_applied else ()
+        return tuple(f"hook {hook.chain}: {hook.rule}" for hook in self._chains.missing_hooks(hooks))
 
     # ------------------------------------------------------------------ reading
 

@@ -91,12 +91,11 @@ class NftablesKernel:
 
     def refresh_options(self) -> bool:
         """Read the options that depend on this machine again; True if they changed, then the table must be written again."""
-        drops = invalid_drops()
-        known, self._options = (
-            self._options,
-            replace(self._options, drop_invalid=drops.forwarded, drop_invalid_input=drops.input),
-        )
-        return self._options != known
+        drops, known = invalid_drops(), self._options
+        if (drops.forwarded, drops.input) == (known.drop_invalid, known.drop_invalid_input):
+            return False
+        self._options = replace(known, drop_invalid=drops.forwarded, drop_invalid_input=drops.input)
+        return True
 
     def forget(self) -> None:
         """Discard the state applied last: the next `apply` writes everything."""

@@ -21,6 +21,7 @@ from kproxy.proxy.backends.xtables.blocks import Block
 from kproxy.proxy.backends.xtables.kernel import jumps
 from kproxy.proxy.backends.xtables.kernel.leftovers import remove_all_chains, remove_variant
 from kproxy.proxy.backends.xtables.kernel.tools import Variant, find_tools
+from kproxy.proxy.backends.xtables.kernel.unchanged import UnchangedTables
 from kproxy.proxy.backends.xtables.rules import TableName
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class UserspaceKernel:
         self._keep_sources = keep_sources
         self._latest: DesiredState | None = None
         self._last_applied: DesiredState | None = None
+        self._unchanged = UnchangedTables(self._tools.variant)
 
     def apply(self, plan: Plan) -> Applied:
         """Apply a plan; raises `HostError`, and the next call then writes everything."""
@@ -66,8 +68,12 @@ class UserspaceKernel:
 
     def find_drift(self, *, thorough: bool = True) -> tuple[str, ...]:
         """Missing jumps, and chains with another number of rules than was written; only when ``thorough``."""
-        if self._last_applied is None or not thorough:
+        applied = self._last_applied
+        if applied is None or not thorough:
             return ()
+        return self._unchanged.missing(lambda: self._damage(applied))
+
+    def _damage(self, applied: DesiredState) -> tuple[str, ...]:
         gone = [
             f"jumps of {hook.hook.name} in table {hook.table.value}"
             for hook in hook_rules()
@@ -75,7 +81,7 @@ class UserspaceKernel:
         ]
         changed = [
             f"chain {name} of table {table.value}"
-            for table, chains in self._last_applied.tables.items()
+            for table, chains in applied.tables.items()
             for name, lines in chains.items()
             if len(jumps.list_chain_rules(self._tools, table, name)) != len(lines)
         ]
