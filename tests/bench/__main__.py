@@ -28,7 +28,7 @@ from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.processes import Xtables
 from kproxy.options.arguments import OldName
-from tests.bench import datapath, datapath_results, place, relay, report
+from tests.bench import datapath, datapath_results, full_load, idle, place, relay, report
 from tests.bench.measure import Measured, measure
 from tests.bench.order import Order
 from tests.bench.results import BOUND_FROM, Goal, Result, document, growth
@@ -65,6 +65,8 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
+        if options.idle:
+            return _run_idle(orders, options, console)
         return _run_datapath(orders, options, console) if options.datapath else _run(orders, options, console)
     except KeyboardInterrupt:
         return 130
@@ -99,29 +101,59 @@ def _run(orders: Sequence[Order], options: argparse.Namespace, console: Console)
     return 1 if any(not goal.reached for goal in _binding(results)) else status
 
 
-def _run_datapath(orders: Sequence[Order], options: argparse.Namespace, console: Console) -> int:
-    """The cost of the rules for traffic; there are no goals."""
-    samples: list[datapath_results.Samples] = []
-    crowd = Crowd(options.endpoints) if options.endpoints else None
+def _run_idle(orders: Sequence[Order], options: argparse.Namespace, console: Console) -> int:
+    """CPU time and memory of proxies at rest; there are no goals."""
+    results: list[idle.Idle] = []
     status = 0
     for order in orders:
         try:
             with console.status(order.title) as line:
                 say = partial(_say, line, order.title)
-                measured = asyncio.run(datapath.measure(order, options.connects, crowd, say))
+                measured = asyncio.run(idle.measure(order, options.idle, options.unrelated, say))
+        except LabError as reason:
+            console.print(f"{order.title}: {reason}", style="red")
+            return 2
+        results += measured.results
+        for name, trouble in measured.troubles.items():
+            console.print(f"{name} {order.title}: {trouble}", style="red", markup=False)
+            status = 1 if name == order.subjects[0].name else status
+    idle.show(console, results)
+    facts = _facts(orders[0])
+    console.print(f"load {facts['load']}, {facts['processors']} processors", highlight=False)
+    _save(idle.document(results, facts), options.json or options.results / "idle.json", console)
+    return status
+
+
+def _run_datapath(orders: Sequence[Order], options: argparse.Namespace, console: Console) -> int:
+    """The cost of the rules for traffic; there are no goals."""
+    samples: list[datapath_results.Samples] = []
+    loads: list[full_load.Loaded] = []
+    extent = datapath.Extent(
+        connects=options.connects,
+        crowd=Crowd(options.endpoints) if options.endpoints else None,
+        load=options.load,
+        churn=options.churn,
+    )
+    status = 0
+    for order in orders:
+        try:
+            with console.status(order.title) as line:
+                say = partial(_say, line, order.title)
+                measured = asyncio.run(datapath.measure(order, extent, say))
         except LabError as reason:
             console.print(f"{order.title}: {reason}", style="red")
             return 2
         samples += measured.samples
+        loads += measured.loads
         for name, trouble in measured.troubles.items():
             console.print(f"{name} {order.title}: {trouble}", style="red", markup=False)
             status = 1 if name == order.subjects[0].name else status
     datapath_results.show(console, samples)
+    full_load.show(console, loads)
     facts = _facts(orders[0])
     console.print(f"load {facts['load']}, {facts['processors']} processors", highlight=False)
-    _save(
-        datapath_results.document(samples, facts), options.json or options.results / "datapath.json", console
-    )
+    found = datapath_results.document(samples, facts) | {"load": full_load.document(loads)}
+    _save(found, options.json or options.results / "datapath.json", console)
     picture = options.results / "datapath.svg"
     if datapath_results.plot(samples, picture):
         console.print(f"plot: {picture}", highlight=False)
@@ -250,6 +282,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--datapath", action="store_true", help="what the rules cost traffic: time of new connections")
     add(
+        "--idle",
+        type=float,
+        nargs="?",
+        const=60.0,
+        metavar="SECONDS",
+        help="CPU time and memory of a proxy with nothing to do, over so many seconds (60)",
+    )
+    add(
+        "--unrelated",
+        type=int,
+        default=0,
+        metavar="N",
+        help="with --idle: changes of slices a second that concern no rule (default 0)",
+    )
+    add(
         "--relay",
         action="store_true",
         help="userspace mode's relay beside asyncio, socat, haproxy and the kernel",
@@ -265,6 +312,18 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=5000,
         help="with --datapath: endpoints of one more Service (default 5000; 0: no such Service)",
+    )
+    add(
+        "--load", type=int, default=0, metavar="TURNS", help="with --datapath: turns of full load (default 0)"
+    )
+    add(
+        "--churn",
+        type=float,
+        nargs="?",
+        const=20.0,
+        default=0.0,
+        metavar="SECONDS",
+        help="with --datapath: connections while endpoints, and then Services, change for so many seconds (20)",
     )
     add("--repeat", type=_count, default=3, help="starts; the best counts, as of the floor's (default 3)")
     add("--changes", type=_count, default=20, help="endpoint changes (default 20)")

@@ -1,7 +1,8 @@
-"""New connections from one namespace to another, timed by a program in C (``connects.c``), which is compiled here."""
+"""Connections from one namespace to another, timed by a program in C (``connects.c``), which is compiled here."""
 
 from __future__ import annotations
 
+import enum
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 from kproxy.lab.namespaces import LabError, Namespace
 from kproxy.lab.processes import run_in
 from kproxy.model.network import Address, Protocol
+from tests.bench.process import Tree
 
 _SOURCE = Path(__file__).with_suffix(".c")
 
@@ -33,6 +35,27 @@ class Destination:
     protocol: Protocol = Protocol.TCP
 
 
+class Kind(enum.Enum):
+    """Kind of load; the value is the program's name of it."""
+
+    CONNECTIONS = "connect"
+    """New connections of TCP, one after the other in each process."""
+    STREAM = "stream"
+    """Bytes of one connection of TCP."""
+    DATAGRAMS = "datagrams"
+    """Datagrams of 64 bytes from one port."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What was done over some seconds: connections, bytes or datagrams, failures, and CPU seconds of both ends."""
+
+    count: int
+    failed: int
+    cpu: float
+    seconds: float
+
+
 class Connector:
     """The compiled program; `LabError` where there is no C compiler."""
 
@@ -48,18 +71,29 @@ class Connector:
             raise LabError(f"{' '.join(command)}: {done.stderr.strip()}")
 
     @contextmanager
-    def serving(self, namespace: Namespace, *ports: int) -> Iterator[None]:
+    def serving(self, namespace: Namespace, *ports: int) -> Iterator[Tree]:
         """Context in which connections to any address of the namespace are accepted at these ports, and closed.
 
-        At the first port datagrams of UDP are sent back.
+        At the first port datagrams of UDP are sent back.  Yields the processes that do so.
         """
-        command = (str(self._program), "serve", "::", *map(str, ports))
-        process = namespace.start(command, stdout=subprocess.PIPE)
+        with self._listening(namespace, "serve", *ports) as tree:
+            yield tree
+
+    @contextmanager
+    def sinking(self, namespace: Namespace, port: int) -> Iterator[Tree]:
+        """Context in which what comes to this port, by TCP and UDP, is discarded; yields the processes that do so."""
+        with self._listening(namespace, "sink", port) as tree:
+            yield tree
+
+    @contextmanager
+    def _listening(self, namespace: Namespace, role: str, *ports: int) -> Iterator[Tree]:
+        command = (str(self._program), role, "::", *map(str, ports))
+        process = namespace.start(command, stdout=subprocess.PIPE, start_new_session=True)
         assert process.stdout is not None
         try:
             if not process.stdout.readline():
                 raise LabError(f"{' '.join(command)}: it does not listen")
-            yield
+            yield Tree(process.pid)
         finally:
             process.kill()
             process.wait()
@@ -77,3 +111,13 @@ class Connector:
         output = await run_in(namespace, (str(self._program), "connect", str(count), *ends))
         found = [Connect(*map(int, line.split())) for line in output.splitlines()]
         return [found[number :: len(destinations)] for number in range(len(destinations))]
+
+    async def load(
+        self, namespace: Namespace, server: Tree, kind: Kind, to: Destination, *, seconds: int, processes: int
+    ) -> Load:
+        """As much as goes in so many seconds; ``server``: the other end's processes, whose CPU time counts too."""
+        before = server.cpu()
+        arguments = (kind.value, str(seconds), str(processes), str(to.address), str(to.port))
+        output = await run_in(namespace, (str(self._program), "load", *arguments))
+        count, failed, nanoseconds = map(int, output.split())
+        return Load(count, failed, nanoseconds / 1e9 + server.cpu() - before, float(seconds))

@@ -5,19 +5,22 @@ turns of a few hundred: what else the machine does meets all alike.  The client 
 same node, so that each packet is forwarded.  In a rule set that is read from top to bottom it matters where a Service's rule
 stands: of the Services with a real endpoint those are measured whose rules come first, in the middle and last in the kernel's
 KUBE-SERVICES; elsewhere, those with the lowest, middle and highest cluster IP.  Of Services of UDP, in IPv6 and with node
-ports only the last is measured.
+ports only the last is measured.  On request, direct connections and those through the last Service once more while the cluster
+changes, and full load (`tests.bench.full_load`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 from kproxy.conformance.subjects.subject import Subject
 from kproxy.conformance.testbed import HarnessError
@@ -27,23 +30,29 @@ from kproxy.lab.namespaces import LabError, Namespace
 from kproxy.lab.processes import Xtables, run_in, xtables_directory
 from kproxy.lab.topology import LAB
 from kproxy.model.network import Family, Protocol
-from tests.bench import world
-from tests.bench.connects import Connect, Connector, Destination
+from tests.bench import full_load, world
+from tests.bench.changes import CHANGES
+from tests.bench.connects import Connect, Connector, Destination, Kind
 from tests.bench.contestant import START_EVERY
 from tests.bench.datapath_results import (
     CROWD,
     DIRECT,
     DIRECT_IPV6,
     DIRECT_UDP,
+    EXTERNAL,
     FLOOR,
+    FLOORS,
     IPV6,
     NODE_PORT,
     PLACES,
     TRACKED,
     UDP,
     Samples,
+    amid,
 )
+from tests.bench.full_load import SINK, Loaded, Target
 from tests.bench.order import Order
+from tests.bench.process import Tree
 from tests.bench.stage import Stage, open_stage, put
 from tests.bench.world import NODE, PORT, Backend, Crowd, Live
 
@@ -67,11 +76,29 @@ _SERVER = {
 
 
 @dataclass(frozen=True, slots=True)
+class Extent:
+    """What is measured: connections to each place, one of them the ``crowd``; turns of full load; seconds of each churn."""
+
+    connects: int
+    crowd: Crowd | None = None
+    load: int = 0
+    churn: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Measured:
     """Samples of a run, and by name the reasons why a proxy was not measured."""
 
     samples: tuple[Samples, ...]
+    loads: tuple[Loaded, ...]
     troubles: Mapping[str, str]
+
+
+class _Servers(NamedTuple):
+    """Processes of a node's server: of new connections, and of flows."""
+
+    accepting: Tree
+    sinking: Tree
 
 
 @dataclass(slots=True)
@@ -80,11 +107,14 @@ class _Contestant:
 
     name: str
     client: Namespace
+    servers: _Servers
     destinations: Mapping[str, Destination]
     found: dict[str, list[Connect]] = field(init=False)
+    targets: Sequence[Target] = field(init=False)
 
     def __post_init__(self) -> None:
         self.found = {place: [] for place in self.destinations}
+        self.targets = full_load.targets(self.destinations)
 
     async def turn(self, connector: Connector, count: int, *, counts: bool) -> None:
         """``count`` connections to each place; those of UDP on their own, for after a wait TCP's take twice the time."""
@@ -94,36 +124,98 @@ class _Contestant:
             for place, result in zip(places, results, strict=True):
                 self.found[place].extend(result if counts else ())
 
+    async def turn_amid(self, connector: Connector, churn: str) -> None:
+        """Connections directly and through the last Service, while something changes."""
+        places = [place for place in (DIRECT, PLACES[-1]) if place in self.destinations]
+        results = await connector.connect(self.client, TURN, [self.destinations[place] for place in places])
+        for place, result in zip(places, results, strict=True):
+            self.found.setdefault(amid(place, churn), []).extend(result)
 
-async def measure(order: Order, connects: int, crowd: Crowd | None, say: Callable[[str], None]) -> Measured:
-    """Measure proxies in one mode at one size, ``connects`` connections to each destination, one of them the ``crowd``.
+    async def load(self, connector: Connector, *, counts: bool) -> None:
+        """A turn of each kind of load to each place."""
+        for target in self.targets:
+            server = self.servers.accepting if target.kind is Kind.CONNECTIONS else self.servers.sinking
+            await target.turn(connector, self.client, server, counts=counts)
+
+
+async def measure(order: Order, extent: Extent, say: Callable[[str], None]) -> Measured:
+    """Measure proxies in one mode at one size.
 
     Raises `kproxy.lab.namespaces.LabError` when this machine cannot.
     """
     troubles: dict[str, str] = {}
     async with AsyncExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kproxy-bench-")))
-        connector, store = Connector(directory), _filled(order, crowd)
+        connector, store = Connector(directory), _filled(order, extent.crowd)
         contestants = [
             await stack.enter_async_context(_bare(connector, name, rules)) for name, rules in _BARE.items()
         ]
         for subject in order.subjects:
             say(f"{subject.name}: start")
             try:
-                seat = _served(order, subject, store, crowd, connector, directory)
+                seat = _served(order, subject, store, extent.crowd, connector, directory)
                 contestants.append(await stack.enter_async_context(seat))
             except HarnessError as reason:
                 troubles[subject.name] = str(reason)
         for contestant in contestants:
             await contestant.turn(connector, WARM_UP, counts=False)
-        turns = max(1, connects // TURN)
+        turns = max(1, extent.connects // TURN)
         for number in range(turns):
             say(f"turn {number + 1} of {turns}")
-            for contestant in (
-                contestants[number % len(contestants) :] + contestants[: number % len(contestants)]
-            ):
+            for contestant in _rotated(contestants, number):
                 await contestant.turn(connector, TURN, counts=True)
-    return Measured(tuple(each for one in contestants for each in _samples(order, one)), troubles)
+        for name, write in CHANGES.items() if extent.churn else ():
+            say(f"amid churn of {name}")
+            await _amid(name, write(store, order), contestants, connector, extent.churn)
+        for number in range(extent.load + bool(extent.load)):
+            say(f"load {number} of {extent.load}")
+            for contestant in _rotated(contestants, number):
+                await contestant.load(connector, counts=number > 0)
+    samples = tuple(each for one in contestants for each in _samples(order, one))
+    return Measured(
+        samples, tuple(each for one in contestants if extent.load for each in _loads(order, one)), troubles
+    )
+
+
+def _rotated(contestants: list[_Contestant], number: int) -> list[_Contestant]:
+    """Each turn begins with another node."""
+    first = number % len(contestants)
+    return contestants[first:] + contestants[:first]
+
+
+async def _amid(
+    churn: str,
+    written: Coroutine[None, None, None],
+    contestants: list[_Contestant],
+    connector: Connector,
+    seconds: float,
+) -> None:
+    """Connections of all nodes while the cluster changes, for so many seconds."""
+    loop, changing = asyncio.get_running_loop(), asyncio.ensure_future(written)
+    until = loop.time() + seconds
+    try:
+        for number in itertools.count():
+            for contestant in _rotated(contestants, number):
+                await contestant.turn_amid(connector, churn)
+            if changing.done() or loop.time() > until:
+                break
+    finally:
+        changing.cancel()
+        with suppress(asyncio.CancelledError):
+            await changing
+
+
+def _loads(order: Order, contestant: _Contestant) -> Iterator[Loaded]:
+    tools = f"{order.mode} {order.variant.name.lower()}"
+    for target in contestant.targets:
+        yield Loaded(
+            contestant.name,
+            "" if contestant.name in FLOORS else tools,
+            str(order.size),
+            target.kind,
+            target.place,
+            target.turns,
+        )
 
 
 def _samples(order: Order, contestant: _Contestant) -> list[Samples]:
@@ -160,8 +252,19 @@ async def _bare(
     async with open_lab() as lab:
         for tool, rule in product(("iptables-nft", "ip6tables-nft"), rules):
             lab.network[NODE].run((tool, *rule))
-        with connector.serving(lab.network[SERVER.pod], SERVER.port):
-            yield _Contestant(name, lab.network[CLIENT], _SERVER)
+        lab.network[NODE].set(_FORGET_SOON)
+        with _serving(connector, lab.network[SERVER.pod]) as servers:
+            yield _Contestant(name, lab.network[CLIENT], servers, _SERVER)
+
+
+_FORGET_SOON = {"netfilter/nf_conntrack_tcp_timeout_close": "1"}
+"""Closed connections are forgotten after a second: at full load the table would be full of them."""
+
+
+@contextmanager
+def _serving(connector: Connector, pod: Namespace, *ports: int) -> Iterator[_Servers]:
+    with connector.serving(pod, SERVER.port, *ports) as accepting, connector.sinking(pod, SINK.port) as sink:
+        yield _Servers(accepting, sink)
 
 
 @asynccontextmanager
@@ -175,9 +278,9 @@ async def _served(
 ) -> AsyncIterator[_Contestant]:
     """A node with a proxy that has programmed everything.  Raises `HarnessError` if it does not."""
     async with open_stage(subject, order.mode, order.variant, store) as stage:
-        with ExitStack() as stack:
-            ports = (SERVER.port, *(crowd.ports if crowd else ()))
-            stack.enter_context(connector.serving(stage.namespace(SERVER.pod), *ports))
+        stage.node.set(_FORGET_SOON)
+        ports = crowd.ports if crowd else ()
+        with _serving(connector, stage.namespace(SERVER.pod), *ports) as servers:
             tree = stage.start()
             for live in world.standing(order.size):
                 await stage.answered(live, world.BACKENDS[0], START_EVERY, order.patience)
@@ -189,7 +292,7 @@ async def _served(
             if crowd:
                 destinations[CROWD] = Destination(crowd.service.cluster_ip, PORT)
             await _all_answer(connector, client, tuple(destinations.values()), order.patience)
-            yield _Contestant(subject.name, client, destinations)
+            yield _Contestant(subject.name, client, servers, destinations)
 
 
 async def _all_answer(
@@ -223,6 +326,7 @@ def _address(live: Live) -> str:
 
 _SERVICES = _Listing("iptables", "KUBE-SERVICES", _ADDRESSES, _address)
 _SERVICES_IPV6 = _Listing("ip6tables", "KUBE-SERVICES", _ADDRESSES, _address)
+_EXTERNAL_IPS = _Listing("iptables", "KUBE-SERVICES", _ADDRESSES, lambda live: str(live.external_ip))
 _NODE_PORTS = _Listing("iptables", "KUBE-NODEPORTS", _PORTS, lambda live: str(live.node_port))
 
 
@@ -236,12 +340,15 @@ async def _destinations(order: Order, stage: Stage, directory: Path) -> dict[str
     lives = await ordered(world.measured(order.size), _SERVICES)
     chosen = (lives[0], lives[len(lives) // 2], lives[-1])
     port = (await ordered(world.with_node_ports(order.size), _NODE_PORTS))[-1].node_port
+    external = (await ordered(world.with_node_ports(order.size), _EXTERNAL_IPS))[-1].external_ip
+    assert external is not None
     ipv6 = (await ordered(world.of_ipv6(order.size), _SERVICES_IPV6))[-1]
     udp = (await ordered(world.of_udp(order.size), _SERVICES))[-1]
     return {
         **_SERVER,
         **{place: Destination(live.cluster_ip, PORT) for place, live in zip(PLACES, chosen, strict=True)},
         NODE_PORT: Destination(LAB.node_address[NODE][Family.IPV4], port),
+        EXTERNAL: Destination(external, PORT),
         IPV6: Destination(ipv6.cluster_ip, PORT),
         UDP: Destination(udp.cluster_ip, PORT, Protocol.UDP),
     }
@@ -285,4 +392,7 @@ def _filled(order: Order, crowd: Crowd | None) -> ObjectStore:
             put(store, live.service())
         for live in (*world.measured(size), *further):
             put(store, live.slice(SERVER))
+        for live in world.flows():
+            put(store, live.service())
+            put(store, live.slice(SINK))
     return store

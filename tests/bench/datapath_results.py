@@ -35,15 +35,32 @@ CROWD = "crowd"
 NODE_PORT = "node port"
 """Through the node port whose rule comes last."""
 
+EXTERNAL = "external IP"
+"""Through the external IP whose rule comes last."""
+
 DIRECT_IPV6, IPV6 = "direct, IPv6", "last, IPv6"
 DIRECT_UDP, UDP = "direct, UDP", "last, UDP"
 
-FLOOR_OF = {IPV6: DIRECT_IPV6, DIRECT_IPV6: DIRECT_IPV6, UDP: DIRECT_UDP, DIRECT_UDP: DIRECT_UDP}
+CHURN = ("endpoints", "Services")
+"""Churn during which direct connections and those through the last Service are measured: 50 endpoints a second, a Service a second."""
+
+
+def amid(place: str, churn: str) -> str:
+    """Name of a place while something changes."""
+    return f"{place}, {churn}"
+
+
+FLOOR_OF = {IPV6: DIRECT_IPV6, DIRECT_IPV6: DIRECT_IPV6, UDP: DIRECT_UDP, DIRECT_UDP: DIRECT_UDP} | {
+    amid(place, churn): amid(DIRECT, churn) for place in (DIRECT, PLACES[-1]) for churn in CHURN
+}
 """What a place is compared with on the node without rules; others with `DIRECT`."""
 
 _TABLES = {
     "TCP connect over IPv4": (DIRECT, *PLACES, CROWD),
-    "Node ports, IPv6 and UDP": (NODE_PORT, DIRECT_IPV6, IPV6, DIRECT_UDP, UDP),
+    "Node ports, external IPs, IPv6 and UDP": (NODE_PORT, EXTERNAL, DIRECT_IPV6, IPV6, DIRECT_UDP, UDP),
+    "TCP connect, while 50 endpoints change a second, and while a Service comes and goes each second": tuple(
+        amid(place, churn) for churn in CHURN for place in (DIRECT, PLACES[-1])
+    ),
 }
 
 
@@ -86,6 +103,8 @@ def floor_of(samples: Iterable[Samples], place: str) -> float:
 def show(console: Console, samples: Sequence[Samples]) -> None:
     """For each node and size: median and p99 by place, and how the medians compare with the floor's."""
     for title, columns in _TABLES.items():
+        if not any(each.place in columns for each in samples):
+            continue
         table = Table(title=f"{title}, us: median / p99 (median : no rules)", title_justify="left")
         for name in ("", "Services x\nendpoints", *columns, "failed"):
             table.add_column(name, no_wrap=True, justify="left" if not name else "right")

@@ -42,8 +42,15 @@ class Tree:
 
     def daemon_peak(self) -> int:
         """Most resident bytes the leader has ever had (VmHWM)."""
+        return self._of_leader("VmHWM:")
+
+    def daemon_resident(self) -> int:
+        """Resident bytes of the leader now (VmRSS)."""
+        return self._of_leader("VmRSS:")
+
+    def _of_leader(self, name: str) -> int:
         for line in (_PROC / str(self.pid) / "status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
+            if line.startswith(name):
                 return int(line.split()[1]) * 1024
         raise ProcessLookupError(self.pid)
 

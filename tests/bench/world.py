@@ -7,7 +7,9 @@ a plan in memory; `tests.bench.stage` puts the documents into the lab's API serv
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from ipaddress import ip_network
+from itertools import count
 from typing import Any, Self
 
 import msgspec
@@ -50,6 +52,9 @@ _MEASURED = 64
 
 _FIRST_NODE_PORT, _NODE_PORTS = 30_000, 2_000
 """In the default range, 30000 to 32767."""
+
+_EXTERNAL_IPS = ip_network("198.18.0.0/15")
+"""For benches of networks (RFC 2544): on no node, so that packets to them leave a pod by its node."""
 
 _MOST_SERVICES = _CLUSTER_IPS - _NODE_PORTS - _MEASURED
 """The rest is for Services with node ports and of UDP."""
@@ -107,6 +112,7 @@ class Live:
     cluster_ip: Address
     protocol: Protocol = Protocol.TCP
     node_port: int = 0
+    external_ip: Address | None = None
 
     def service(self) -> Document:
         """Its Service."""
@@ -114,6 +120,8 @@ class Live:
         if self.node_port:
             found["spec"]["type"] = "NodePort"
             found["spec"]["ports"][0]["nodePort"] = self.node_port
+        if self.external_ip:
+            found["spec"]["externalIPs"] = [str(self.external_ip)]
         return found
 
     def slice(self, backend: Backend) -> Document:
@@ -135,18 +143,29 @@ def added(number: int) -> Live:
 
 def measured(size: Size) -> tuple[Live, ...]:
     """Some of `filler`'s Services, evenly spread, whose slices the bench of the data path replaces by real ones."""
-    count = min(size.services, _MEASURED)
-    numbers = (size.services * part // count for part in range(count))
+    parts = min(size.services, _MEASURED)
+    numbers = (size.services * part // parts for part in range(parts))
     return tuple(Live(_filler_name(number), _filler_ip(number)) for number in numbers)
 
 
 def with_node_ports(size: Size) -> tuple[Live, ...]:
-    """Further Services, each with a node port: as many, as far as the range of node ports goes."""
+    """Further Services, each with a node port and an external IP: as many, as far as the range of node ports goes."""
     return tuple(
         Live(
-            f"node-port-{number:06}", _filler_ip(size.services + number), node_port=_FIRST_NODE_PORT + number
+            f"node-port-{number:06}",
+            _filler_ip(size.services + number),
+            node_port=_FIRST_NODE_PORT + number,
+            external_ip=_EXTERNAL_IPS[number + 1],
         )
         for number in range(min(size.services, _NODE_PORTS))
+    )
+
+
+def flows() -> tuple[Live, Live]:
+    """The Services of flows that last, of TCP and of UDP."""
+    return (
+        _beside_filler("flow-tcp", _FIRST_CLUSTER_IP - _FIRST_LIVE_IP - 2),
+        replace(_beside_filler("flow-udp", _FIRST_CLUSTER_IP - _FIRST_LIVE_IP - 3), protocol=Protocol.UDP),
     )
 
 
@@ -203,6 +222,23 @@ def filler(size: Size) -> Iterator[Document]:
         turn, place = divmod(number, _PODS // size.endpoints)
         pods = (_pod(place * size.endpoints + k) for k in range(size.endpoints))
         yield _slice(name, pods, POD_PORT + turn)
+
+
+def unrelated() -> Iterator[Document]:
+    """Slices of which no rule follows, without end: of no Service, of a family that the Service has not, with another label alone."""
+    live = standing(Size(1, 1))[1]
+    for number in count():
+        match number % 3:
+            case 0:
+                yield _slice(f"stranger-{number % 1000}", [_pod(number % 200)], POD_PORT)
+            case 1:
+                found = _slice(live.name, [BACKENDS[0].address(Family.IPV6)], POD_PORT + number % 100)
+                found["metadata"]["name"] += "-ipv6"
+                yield found
+            case _:
+                found = live.slice(BACKENDS[0])
+                found["metadata"]["labels"]["example.com/number"] = str(number)
+                yield found
 
 
 def documents(size: Size) -> Iterator[Document]:

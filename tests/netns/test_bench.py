@@ -77,14 +77,43 @@ def test_two_proxies_of_one_name_or_without_the_mode_are_refused(tmp_path: Path)
 
 def test_the_data_path_is_measured_beside_a_node_without_rules(tmp_path: Path) -> None:
     twin = subject(tmp_path, "twin", KPROXY)
-    arguments = ("--datapath", "--size", "3x1", "--connects", "200", "--endpoints", "700")
-    done = bench(tmp_path, *arguments, "--versus", twin)
+    arguments = ("--datapath", "--size", "3x1", "--connects", "200", "--endpoints", "700", "--load", "1")
+    done = bench(tmp_path, *arguments, "--churn", "2", "--versus", twin)
     assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads((tmp_path / "datapath.json").read_text())["results"]
+    written = json.loads((tmp_path / "datapath.json").read_text())
+    churned = [one for one in written["results"] if one["place"].endswith((", endpoints", ", Services"))]
+    found = [one for one in written["results"] if one not in churned]
     direct = ["direct", "direct, IPv6", "direct, UDP"]
-    places = [*direct, "first", "middle", "last", "node port", "last, IPv6", "last, UDP", "crowd"]
+    clients = ["first", "middle", "last", "node port", "external IP", "last, IPv6", "last, UDP", "crowd"]
+    places = [*direct, *clients]
     floors = [(name, place) for name in ("no rules", "tracking alone") for place in direct]
     of_proxies = [(name, place) for name in ("kproxy", "twin") for place in places]
     assert [(one["subject"], one["place"]) for one in found] == [*floors, *of_proxies]
     assert {(one["connections"], one["failed"]) for one in found} == {(200, 0)}
-    assert all(0 < one["median_us"] <= one["p99_us"] for one in found)
+    assert all(0 < one["median_us"] <= one["p99_us"] for one in found + churned)
+    assert {one["failed"] for one in churned} == {0}
+    assert len(churned) == 2 * (2 * 1 + 2 * 2), "two churns; directly on four nodes, through a Service on two"
+    loads = [(one["subject"], one["kind"], one["place"]) for one in written["load"]]
+    kinds = [("connect", ("last", "external IP")), ("stream", ("Service",)), ("datagrams", ("Service",))]
+    assert loads == [
+        (name, kind, place)
+        for name in ("no rules", "tracking alone", "kproxy", "twin")
+        for kind, served in kinds
+        for place in ("direct", *(served if name in {"kproxy", "twin"} else ()))
+    ]
+    turns = [turn for one in written["load"] for turn in one["turns"]]
+    assert len(turns) == len(loads)
+    assert all(turn["count"] > 100 and turn["cpu"] > 0 and not turn["failed"] for turn in turns)
+
+
+def test_an_idle_proxy_is_measured_while_changes_come_that_concern_no_rule(tmp_path: Path) -> None:
+    twin = subject(tmp_path, "twin", KPROXY)
+    arguments = ("--idle", "2", "--unrelated", "50", "--size", "3x1", "--versus", twin)
+    done = bench(tmp_path, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((tmp_path / "idle.json").read_text())["results"]
+    assert [one["subject"] for one in found] == ["kproxy", "twin"]
+    for one in found:
+        assert 50 <= one["changes"] <= 110
+        assert 0 <= one["cpu"] < one["seconds"]
+        assert 10e6 < one["resident"] <= one["peak"]

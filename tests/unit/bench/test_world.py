@@ -1,5 +1,7 @@
 """The bench's cluster is what it says: all of it reaches the plan, and no two Services share an address."""
 
+from itertools import islice
+
 import msgspec
 import pytest
 
@@ -78,3 +80,12 @@ def test_a_size_that_is_none_is_refused(text: str) -> None:
 def test_a_size_reads_as_it_is_written() -> None:
     assert Size.parse("5000x5") == Size(5000, 5)
     assert str(Size(5000, 5)) == "5000x5"
+
+
+def test_unrelated_slices_change_no_rule() -> None:
+    whole = list(world.documents(SIZE))
+    plan = world.planned(whole, "iptables")
+    later = world.planned((*whole, *islice(world.unrelated(), 300)), "iptables")
+    assert later.services == plan.services
+    moved = world.planned((*whole, world.standing(SIZE)[0].slice(BACKENDS[1])), "iptables")
+    assert moved.services != plan.services
