@@ -28,8 +28,8 @@ from tests.bench.world import BACKENDS
 INTERFACES = 500
 """Further interfaces of the node; each has two addresses of IPv4 and one of IPv6."""
 
-_SETTLE_SECONDS = 10.0
-"""Seconds after the start until all is done that a start brings with it."""
+_SETTLE_SECONDS = 35.0
+"""Seconds after the start until all is done that a start brings with it, the first look after a syncPeriod (30 s) included."""
 
 _WRITE_EVERY = 0.02
 """Seconds between two writes of changes that concern no rule."""

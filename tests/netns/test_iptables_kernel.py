@@ -1,6 +1,7 @@
 """iptables mode against the real kernel, with both variants of the tools and both families."""
 
 import re
+import select
 import subprocess
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -335,6 +336,20 @@ def test_what_others_do_with_their_own_rules_is_none_of_ours(tools: Tools, famil
         host.run_tool((tools.command, *arguments.split()), environment=tools.environment)
         assert kernel.find_drift(thorough=False) == ()
     assert kernel.find_drift() == ()
+
+
+def test_the_kernels_reports_of_others_changes_wake_and_ours_do_not(tools: Tools, family: Family) -> None:
+    """iptables-legacy reports nothing."""
+    kernel = IptablesKernel(tools)
+    assert kernel.notifiers() == ()
+    kernel.apply(plan(family, numbered(family, 1, 1, 2)), Options())
+    kernel.apply(plan(family, numbered(family, 1, 1)), Options())
+    assert len(kernel.notifiers()) == (tools.variant is Variant.NFT)
+    assert select.select(kernel.notifiers(), (), (), 0)[0] == []
+    host.run_tool((tools.command, "-t", "nat", "-F", "KUBE-SERVICES"), environment=tools.environment)
+    assert select.select(kernel.notifiers(), (), (), 0)[0] == list(kernel.notifiers())
+    kernel.find_drift(thorough=False)
+    assert select.select(kernel.notifiers(), (), (), 0)[0] == []
 
 
 def test_a_look_that_is_not_close_costs_next_to_nothing(tools: Tools, family: Family) -> None:

@@ -1,5 +1,6 @@
 """nftables mode against the real kernel, in namespaces of each test's own, both families."""
 
+import select
 import struct
 import subprocess
 import time
@@ -340,6 +341,19 @@ def test_what_another_program_changes_is_noticed_and_restored(
     kernel.apply(wanted)
     assert listed(family) == before
     assert kernel.find_drift() == ()
+
+
+def test_the_kernels_reports_of_others_changes_wake_and_ours_do_not(family: Family) -> None:
+    kernel = NftablesKernel(family)
+    assert kernel.notifiers() == ()
+    kernel.apply(plan(family, numbered(family, 1, 1)))
+    assert not kernel.apply(plan(family, numbered(family, 1, 2))).rewritten
+    assert select.select(kernel.notifiers(), (), (), 0)[0] == []
+    table = Renderer(family).family_keyword
+    host.run_tool(("nft", "add", "rule", table, "kube-proxy", "nat-prerouting", "accept"))
+    assert select.select(kernel.notifiers(), (), (), 0)[0] == list(kernel.notifiers())
+    assert kernel.find_drift() != ()
+    assert select.select(kernel.notifiers(), (), (), 0)[0] == []
 
 
 def test_changes_of_other_tables_are_none_of_ours(family: Family) -> None:

@@ -37,6 +37,10 @@ class MulticastListener:
         """Close the socket with its last reference."""
         self._socket.close()
 
+    def fileno(self) -> int:
+        """Descriptor that is readable when there is something to receive."""
+        return self._socket.fileno()
+
     def resume(self) -> None:
         """Join the multicast groups again."""
         for group in self._groups:

@@ -99,6 +99,10 @@ class NftMonitor:
             if self._pauses:
                 self.set_listening(on=False)
 
+    def fileno(self) -> int:
+        """Descriptor that is readable when something was changed, not only what is reported."""
+        return self._listener.fileno()
+
     @classmethod
     @contextmanager
     def paused(cls) -> Iterator[None]:

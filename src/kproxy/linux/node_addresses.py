@@ -60,6 +60,10 @@ class AddressMonitor:
         self._known: tuple[Address, ...] | None = None
         self._index: int | None = None
 
+    def fileno(self) -> int:
+        """Descriptor that is readable when the kernel reported a change."""
+        return self._listener.fileno()
+
     def current(self) -> tuple[Address, ...]:
         """The node's addresses now; the same tuple object until the kernel reports a change."""
         if self._changed() or self._known is None:

@@ -98,6 +98,9 @@ class Dataplane(Protocol):
     def find_drift(self, *, thorough: bool) -> tuple[str, ...]:
         """Changes by others since the last `apply`, as far as they are visible; ``thorough``: may start processes."""
 
+    def notifiers(self) -> tuple[int, ...]:
+        """Descriptors that are readable when the kernel reports what `find_drift` looks at; none where it reports nothing."""
+
     def refresh_options(self) -> bool:
         """Read again what the machine decides, such as sysctls; True if it changed what is to be written."""
 
@@ -119,6 +122,10 @@ class WrappedDataplane:
     def find_drift(self, *, thorough: bool) -> tuple[str, ...]:
         """As the mode's own."""
         return self._plane.find_drift(thorough=thorough)
+
+    def notifiers(self) -> tuple[int, ...]:
+        """As the mode's own."""
+        return self._plane.notifiers()
 
     def refresh_options(self) -> bool:
         """As the mode's own."""

@@ -35,8 +35,8 @@ from kproxy.proxy.daemon.sync.pacing import SyncPeriods
 GC_DELAY_SECONDS = 2.0
 """Seconds from a family's first sync to enabling the garbage collector."""
 
-DRIFT_CHECK_SECONDS = 0.5
-"""Seconds between drift checks, where the kernel reports changes by notifications."""
+DRIFT_CHECK_SECONDS = 2.0
+"""Seconds between checks where the kernel reports changes by notifications: for what it does not report, such as sysctls."""
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,10 @@ def _family_sync(daemon: DaemonContext, family: Family, plane: Dataplane) -> Fam
         drift_check_period=look,
     )
     cleaner = ConntrackCleaner(family, addresses.current)
-    return FamilySync(family, daemon.store, plane, cleaner, settings, pace, time.monotonic, _freeze_heap_soon)
+    sync = FamilySync(family, daemon.store, plane, cleaner, settings, pace, time.monotonic, _freeze_heap_soon)
+    if backend.quick_drift_checks:
+        sync.notifiers = lambda: (*plane.notifiers(), addresses.fileno())
+    return sync
 
 
 def _freeze_heap_soon() -> None:

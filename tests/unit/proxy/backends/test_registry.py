@@ -52,6 +52,9 @@ class ToyKernel:
     def find_drift(self, *, thorough: bool) -> tuple[str, ...]:  # noqa: ARG002
         return () if self.last_applied is None or self.table == self.last_applied else ("the table",)
 
+    def notifiers(self) -> tuple[int, ...]:
+        return ()
+
     def refresh_options(self) -> bool:
         return False
 

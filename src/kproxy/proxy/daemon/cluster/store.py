@@ -9,7 +9,11 @@ object, also over a new list, so that `kproxy.proxy.snapshot.normalise` finds ch
 
 from __future__ import annotations
 
+import math
+import os
+import select
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -77,17 +81,22 @@ class Subscription:
         """Time of the last change, on the store's clock."""
         self.taken = Cluster()
         """Cluster that the reader took last."""
-        self._wake = threading.Condition()
+        self._lock = threading.Lock()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._pending: Pending | None = None
         self._applying_since: float | None = None
         self._active = False
+
+    def __del__(self) -> None:
+        """Close the descriptor with the last reference."""
+        os.close(self._wake)
 
     def activate(self, now: float) -> None:
         """Start counting delay: changes that are already pending are dated ``now``.
 
         So the time before the first lists does not count as lateness.
         """
-        with self._wake:
+        with self._lock:
             self._active = True
             self._pending = Pending(now, now)
 
@@ -103,13 +112,13 @@ class Subscription:
 
         ``listed``: they are a whole list, which every reader waits for.
         """
-        with self._wake:
+        with self._lock:
             if not listed and self._concerns_other_family(changed, removed):
                 return
             self._triggers.note(changed, removed)
             self.woken_at = now
             self._pending = Pending(self._pending.first if self._pending else now, now)
-            self._wake.notify()
+        os.eventfd_write(self._wake, 1)
 
     def _concerns_other_family(self, changed: Collection[Watched], removed: Collection[Key]) -> bool:
         """True if all that changed are slices of a family that the reader does not serve."""
@@ -117,10 +126,25 @@ class Subscription:
             return False
         return all(map(self._filter.is_other_family, changed))
 
-    def wait(self, seen: Pending | None, seconds: float | None) -> None:
-        """Wait until ``pending`` is another than ``seen``, at most so many seconds (None: for ever)."""
-        with self._wake:
-            self._wake.wait_for(lambda: self._pending is not seen, seconds)
+    def wait(self, seen: Pending | None, seconds: float | None, descriptors: Collection[int] = ()) -> bool:
+        """Wait until ``pending`` is another than ``seen``, at most so many seconds (None: for ever).
+
+        True at once when one of the descriptors is readable, or has an error to be read.
+        """
+        deadline = None if seconds is None else time.monotonic() + seconds
+        readable = select.poll()
+        for descriptor in (self._wake, *descriptors):
+            readable.register(descriptor, select.POLLIN)
+        while self._pending is seen:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                break
+            found = {number for number, _ in readable.poll(left and math.ceil(left * 1000))}
+            if self._wake in found:
+                os.eventfd_read(self._wake)
+            if not found <= {self._wake}:
+                return True
+        return False
 
     @property
     def pending(self) -> Pending | None:
@@ -130,14 +154,14 @@ class Subscription:
     @property
     def waiting_since(self) -> float | None:
         """Arrival of the oldest change that is not applied yet, taken or not; None before `activate`."""
-        with self._wake:
+        with self._lock:
             if not self._active or self._applying_since is not None:
                 return self._applying_since
             return self._pending.first if self._pending is not None else None
 
     def take(self) -> Cluster:
         """The cluster as it is now. All changes in it count as waiting until `applied` is called."""
-        with self._wake:
+        with self._lock:
             if self._applying_since is None and self._pending is not None:
                 self._applying_since = self._pending.first
             self._pending = None
@@ -151,7 +175,7 @@ class Subscription:
         Returns the times of its changes, as far as they are dated (EndpointsLastChangeTriggerTime), in seconds since
         the epoch.
         """
-        with self._wake:
+        with self._lock:
             self._applying_since = None
             return self._triggers.applied()
 

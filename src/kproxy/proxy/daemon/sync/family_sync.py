@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -92,7 +92,8 @@ class FamilySync:
 
     ``settings`` returns the plan's settings for a cluster, and reads the machine's addresses for that.
     ``on_first_sync`` is called once, after the first sync that succeeds; ``on_applied`` with the plan whenever the kernel
-    is known to hold it: after each sync and at each check.
+    is known to hold it: after each sync and at each check.  ``notifiers`` returns descriptors that are readable when the kernel
+    reports what a check looks at.
     """
 
     family: Family
@@ -105,6 +106,7 @@ class FamilySync:
     on_first_sync: Callable[[], None] = lambda: None
     observer: Observer = field(default_factory=NullObserver)
     on_applied: Callable[[Plan], None] = lambda _: None
+    notifiers: Callable[[], Collection[int]] = tuple
     progress: SyncProgress = field(init=False)
     last_applied: Plan | None = None
     """The plan applied last; the kernel may hold another one since, when a write runs or has failed."""
@@ -162,7 +164,9 @@ class FamilySync:
         due = self._scheduler.due(pending)
         now = self.clock()
         if due.at > now:
-            feed.wait(pending, due.at - now)
+            watched = () if self._scheduler.notified else self.notifiers()
+            if feed.wait(pending, due.at - now, watched):
+                self._scheduler = self._scheduler.record_notification()
         else:
             self._perform(due.action)
 

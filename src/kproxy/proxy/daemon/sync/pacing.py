@@ -9,7 +9,7 @@ last happened; each ``record_*`` method returns the state after an event, and `S
   the API server often arrives as several changes from several watches.
 * No sync begins earlier than ``min_sync_period`` after the last one that wrote or failed.
 * A failed sync is repeated after ``first_retry``, then after twice as long each time; the wait is at most ``sync_period``.
-* The kernel is checked every ``drift_check_period`` where a check is cheap, else every ``sync_period``.
+* The kernel is checked when it reports something, every ``drift_check_period`` where a check is cheap, else every ``sync_period``.
 * Drift is repaired at once.  If the repair does not last, the next one waits, twice as long each time: two proxies that undo
   each other's rules would otherwise do nothing else.
 
@@ -62,7 +62,7 @@ class SyncPeriods:
     between two checks of the kernel, and the longest wait after a failed sync (syncPeriod).  A sync waits until
     changes have been ``settle_time`` for so long, but no longer than ``max_settle_time``: one event at the API server
     often comes as several changes, from several watches.  ``drift_check_period``: the time between two checks of the kernel,
-    where that is not ``sync_period``.
+    where that is not ``sync_period``; ``notified_check_period``: the least time between two, when the kernel has reported something.
     """
 
     min_sync_period: float
@@ -71,6 +71,7 @@ class SyncPeriods:
     max_settle_time: float = 0.03
     first_retry: float = 0.5
     drift_check_period: float | None = None
+    notified_check_period: float = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +85,8 @@ class SyncScheduler:
     """Failed syncs in a row."""
     checked_at: float | None = None
     """Time of the last check of the kernel; a first sync counts."""
+    notified: bool = False
+    """The kernel has reported something since that check."""
     sync_requested_at: float | None = None
     """Time of the first pending request for a sync that is no change of the cluster."""
     drifted_at: float | None = None
@@ -97,9 +100,7 @@ class SyncScheduler:
         """Next action, given the pending changes."""
         if self.checked_at is None:
             return Due(float("-inf"), Action.SYNC)
-        check = Due(
-            self.checked_at + (self.periods.drift_check_period or self.periods.sync_period), Action.CHECK
-        )
+        check = Due(self.checked_at + self._check_period(), Action.CHECK)
         sync = min(
             (at for at in (self._change(pending), self.sync_requested_at, self._retry()) if at is not None),
             default=None,
@@ -132,9 +133,13 @@ class SyncScheduler:
         wait = min(LONGEST_REPAIR_WAIT, FIRST_REPAIR_WAIT * 2.0 ** min(self.repairs - 1, 30))
         return max(self.drifted_at, self.repaired_at + wait)
 
+    def record_notification(self) -> SyncScheduler:
+        """The kernel reported something that a check looks at."""
+        return replace(self, notified=True)
+
     def record_check(self, now: float) -> SyncScheduler:
         """The kernel was checked."""
-        return replace(self, checked_at=now)
+        return replace(self, checked_at=now, notified=False)
 
     def record_write(self, now: float, *, full: bool = False) -> SyncScheduler:
         """A sync succeeded and wrote to the kernel; ``full``: everything, so drift is repaired."""
@@ -154,6 +159,10 @@ class SyncScheduler:
         return replace(
             self, ended_at=now, failures=self.failures + 1, sync_requested_at=None, checked_at=checked
         )
+
+    def _check_period(self) -> float:
+        period = self.periods.drift_check_period or self.periods.sync_period
+        return min(period, self.periods.notified_check_period) if self.notified else period
 
     def _change(self, pending: Pending | None) -> float | None:
         if pending is None:

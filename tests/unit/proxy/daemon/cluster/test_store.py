@@ -1,4 +1,6 @@
+import os
 import threading
+import time
 
 import pytest
 
@@ -278,3 +280,27 @@ def test_a_list_wakes_readers_of_every_family() -> None:
     reader.take()
     store.replace(EndpointSlice, [EndpointSlice(metadata=Metadata(name="s"), address_type="IPv6")], [])
     assert reader.pending is not None
+
+
+def test_a_sleeping_reader_wakes_by_a_descriptor_and_reports_it(
+    store: ClusterStore, feed: Subscription
+) -> None:
+    reading, writing = os.pipe()
+    try:
+        assert not feed.wait(None, 0.01, [reading])
+        os.write(writing, b"x")
+        assert feed.wait(None, 30, [reading])
+        assert feed.wait(None, 30, [reading]), "as long as nobody reads it"
+        assert not feed.wait(None, 0.01)
+        store.apply(Service, [service("a", port=81)])
+        assert not feed.wait(None, 30, [reading]), "a change comes first"
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def test_a_change_that_was_seen_wakes_nobody(store: ClusterStore, feed: Subscription) -> None:
+    store.apply(Service, [service("a", port=81)])
+    started = time.monotonic()
+    assert not feed.wait(feed.pending, 0.05)
+    assert time.monotonic() - started >= 0.05

@@ -40,6 +40,9 @@ class Kernel:
             raise HostError("apply", str(plan.family), Reason.OTHER)
         return Applied()
 
+    def notifiers(self) -> tuple[int, ...]:
+        return ()
+
     def refresh_options(self) -> bool:
         return False
 

@@ -28,6 +28,9 @@ class Plane:
     def find_drift(self, **_: bool) -> tuple[str, ...]:
         return ()
 
+    def notifiers(self) -> tuple[int, ...]:
+        return ()
+
     def refresh_options(self) -> bool:
         return False
 

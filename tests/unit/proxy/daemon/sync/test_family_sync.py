@@ -1,4 +1,5 @@
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -56,6 +57,9 @@ class Kernel:
     def find_drift(self, *, thorough: bool) -> tuple[str, ...]:
         self.looks.append(thorough)
         return self.gone
+
+    def notifiers(self) -> tuple[int, ...]:
+        return ()
 
     def refresh_options(self) -> bool:
         changed, self.sysctls_changed = self.sysctls_changed, False
@@ -282,6 +286,25 @@ def test_rules_that_were_taken_away_are_written_again_within_the_sync_period(dae
     daemon.until(PACE.sync_period + PACE.min_sync_period)
     assert daemon.kernel.forgotten == 1
     assert len(daemon.kernel.plans) == 2
+
+
+def test_what_the_kernel_reports_is_looked_at_without_waiting_for_the_period(daemon: Daemon) -> None:
+    daemon.until(5)
+    reading, writing = os.pipe()
+    daemon.sync.notifiers = lambda: (reading,)
+    try:
+        daemon.kernel.gone = ("chain X",)
+        os.write(writing, b"x")
+        daemon.sync.step()
+        daemon.until(0.1)
+        assert len(daemon.kernel.looks) == 1
+        assert daemon.kernel.forgotten == 1, "and repaired"
+    finally:
+        os.close(reading)
+        os.close(writing)
+    daemon.sync.notifiers = tuple
+    daemon.until(PACE.sync_period - 1)
+    assert len(daemon.kernel.looks) == 1, "without a report there is no look before the period is over"
 
 
 def test_checks_do_not_hurry_what_waits_to_be_tried_again(daemon: Daemon) -> None:

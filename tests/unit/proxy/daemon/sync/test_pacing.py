@@ -25,6 +25,14 @@ def test_nothing_to_do_means_a_look_at_the_kernel_after_the_sync_period() -> Non
     assert NEW.record_write(100.0).due(None) == Due(130.0, Action.CHECK)
 
 
+def test_what_the_kernel_reports_is_looked_at_soon_but_not_all_the_time() -> None:
+    checked = NEW.record_write(100.0).record_check(110.0)
+    assert checked.due(None) == Due(140.0, Action.CHECK)
+    notified = checked.record_notification()
+    assert notified.due(None) == Due(110.5, Action.CHECK)
+    assert notified.record_check(110.5).due(None) == Due(140.5, Action.CHECK)
+
+
 def test_the_first_change_after_quiet_time_is_applied_at_once() -> None:
     assert NEW.record_write(100.0).due(one(120.0)) == Due(120.01, Action.SYNC)
 

@@ -34,6 +34,9 @@ class Rules:
     def find_drift(self, *, thorough: bool) -> tuple[str, ...]:
         return ("gone",) if thorough else ()
 
+    def notifiers(self) -> tuple[int, ...]:
+        return ()
+
     def refresh_options(self) -> bool:
         return True
 

@@ -120,6 +120,10 @@ class IptablesKernel:
         context = self._last_applied.context
         return changed + self._unchanged.missing(lambda: self._absent(context))
 
+    def notifiers(self) -> tuple[int, ...]:
+        """The drift monitor's; none before the first `apply`."""
+        return self._drift_monitor.notifiers() if self._drift_monitor else ()
+
     def _absent(self, context: Context) -> tuple[str, ...]:
         """Missing canary chains, and missing jumps from builtin chains."""
         gone = [

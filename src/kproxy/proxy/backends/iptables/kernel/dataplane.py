@@ -46,6 +46,10 @@ class IptablesDataplane:
         """Changes by others since the last `apply`."""
         return self._kernel.find_drift(thorough=thorough)
 
+    def notifiers(self) -> tuple[int, ...]:
+        """Descriptors of the kernel's notifications."""
+        return self._kernel.notifiers()
+
     def refresh_options(self) -> bool:
         """Read the options that depend on this machine again; True if they changed."""
         known, self._options = self._options, refresh_options(self._options)

@@ -70,6 +70,9 @@ class DriftMonitor(Protocol):
     def paused(self) -> AbstractContextManager[None]:
         """Context of a write of everything, in which changes are not recorded."""
 
+    def notifiers(self) -> tuple[int, ...]:
+        """Descriptors that are readable when there may be changes; none where the kernel reports nothing."""
+
     def find_drift(self, totals: Mapping[TableName, int], *, thorough: bool) -> tuple[str, ...]:
         """Changes since the last call; ``totals``: expected number of our rules by table; ``thorough``: may start processes."""
 
@@ -98,6 +101,10 @@ class NftDriftMonitor:
     def paused(self) -> AbstractContextManager[None]:
         """Context in which all monitors of the process are paused: a full write causes tens of thousands of notifications."""
         return NftMonitor.paused()
+
+    def notifiers(self) -> tuple[int, ...]:
+        """The monitor's socket."""
+        return (self._monitor.fileno(),)
 
     def find_drift(self, totals: Mapping[TableName, int], *, thorough: bool) -> tuple[str, ...]:  # noqa: ARG002
         """Changes notified since the last call; none if notifications were lost, then only a thorough check finds drift."""
@@ -145,6 +152,10 @@ class LegacyDriftMonitor:
     def paused(self) -> AbstractContextManager[None]:
         """Context without effect: iptables-legacy has no notifications."""
         return nullcontext()
+
+    def notifiers(self) -> tuple[int, ...]:
+        """None."""
+        return ()
 
     def find_drift(self, totals: Mapping[TableName, int], *, thorough: bool) -> tuple[str, ...]:
         """Tables whose number of our rules is not the expected one, or whose checksum differs from the last one."""

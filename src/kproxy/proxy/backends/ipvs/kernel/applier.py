@@ -137,6 +137,10 @@ class IpvsKernel:
         """Close the socket; no other method may be called afterwards."""
         self._ipvs.close()
 
+    def notifiers(self) -> tuple[int, ...]:
+        """None: looks are always thorough."""
+        return ()
+
     def refresh_options(self) -> bool:
         """Read the options that depend on this machine again; True if they changed, then the chains must be written again."""
         known, self._options = self._options, replace(self._options, drop_invalid_input=invalid_drops().input)

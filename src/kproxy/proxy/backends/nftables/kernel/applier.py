@@ -113,6 +113,10 @@ class NftablesKernel:
             return ("more was changed in nf_tables than the kernel could report",)
         return format_changes(c for c in changes if (c.family, c.table) == (self.family, TABLE))
 
+    def notifiers(self) -> tuple[int, ...]:
+        """The monitor's socket; none before the first `apply`."""
+        return (self._monitor.fileno(),) if self._monitor else ()
+
     def _listen(self) -> None:
         """Start the monitor before the first full write; before a later one discard pending notifications."""
         if self._monitor is None:

@@ -87,6 +87,10 @@ class UserspaceKernel:
         ]
         return (*gone, *changed)
 
+    def notifiers(self) -> tuple[int, ...]:
+        """None: looks are always thorough."""
+        return ()
+
     def refresh_options(self) -> bool:
         """False: no rule depends on options of the machine."""
         return False
