@@ -13,7 +13,7 @@ from kproxy.lab import namespaces
 from kproxy.lab.namespaces import Namespace
 from kproxy.linux import node_addresses as module
 from kproxy.linux.host import Netlink
-from kproxy.linux.node_addresses import AddressMonitor, LocalAddresses, list_addresses
+from kproxy.linux.node_addresses import AddressMonitor, LocalAddresses, device_addresses, list_addresses
 from kproxy.model.network import Address, Family
 from tests.support.waiting import eventually
 
@@ -57,6 +57,8 @@ def change(namespace: Namespace, family: Family) -> Change:
 @pytest.mark.usefixtures("change")
 def test_those_of_the_service_device_are_distinguished(family: Family) -> None:
     assert list_addresses(family, DEVICE) == LocalAddresses((OWN[family],), frozenset({OF_SERVICES[family]}))
+    assert device_addresses(family, DEVICE) == {OF_SERVICES[family]}
+    assert device_addresses(family, "other0") == frozenset()
     assert AddressMonitor(family, DEVICE).current() == (OWN[family],)
     assert set(AddressMonitor(family, "other0").current()) == {OWN[family], OF_SERVICES[family]}
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kproxy.model.network import Address
 
 _GET_ADDRESS = 22
+_SOL_NETLINK, _GET_STRICT_CHECK = 270, 12
 _LINKS, _ADDRESSES = frozenset({16, 17}), frozenset({20, 21})
 """Message types for a new or deleted interface, and for a new or deleted address."""
 
@@ -100,6 +101,27 @@ def list_addresses(family: Family, device: str) -> LocalAddresses:
         return _read(netlink, family, netlink.interface_index(device))
 
 
+def device_addresses(family: Family, device: str) -> frozenset[Address]:
+    """Addresses of one interface, none where it does not exist; a kernel since 4.20 lists no others for that."""
+    with _StrictSocket(socket.NETLINK_ROUTE) as netlink:
+        number = netlink.interface_index(device)
+        if number is None:
+            return frozenset()
+        return frozenset(
+            address for index, address in _dump_addresses(netlink, family, number) if index == number
+        )
+
+
+class _StrictSocket(Netlink):
+    """Socket by which a dump of addresses lists those of the interface in its header alone."""
+
+    def __init__(self, protocol: int) -> None:
+        """Open it; an older kernel lists all."""
+        super().__init__(protocol)
+        with contextlib.suppress(OSError):
+            self._socket.setsockopt(_SOL_NETLINK, _GET_STRICT_CHECK, 1)
+
+
 def source_address(family: Family) -> Address | None:
     """The address of the node's packets to the default route; None without one.  Sends nothing."""
     with socket.socket(_AF[family], socket.SOCK_DGRAM) as probe:
@@ -116,9 +138,9 @@ def _read(netlink: Netlink, family: Family, device: int | None) -> LocalAddresse
     return LocalAddresses(tuple(node), frozenset(address for index, address in listed if index == device))
 
 
-def _dump_addresses(netlink: Netlink, family: Family) -> Iterator[tuple[int, Address]]:
+def _dump_addresses(netlink: Netlink, family: Family, device: int = 0) -> Iterator[tuple[int, Address]]:
     """Index of the interface, and each address: IFA_LOCAL where there is one (else it may be the peer's)."""
-    for payload in netlink.dump(_GET_ADDRESS, _ADDRESS_HEADER.pack(_AF[family], 0, 0, 0, 0)):
+    for payload in netlink.dump(_GET_ADDRESS, _ADDRESS_HEADER.pack(_AF[family], 0, 0, 0, device)):
         found = attributes(payload[_ADDRESS_HEADER.size :])
         raw = bytes(found.get(_IFA_LOCAL) or found.get(_IFA_ADDRESS) or b"")
         with contextlib.suppress(ValueError):  # AddressValueError: an address of the other family
