@@ -97,6 +97,8 @@ def show(console: Console, results: Sequence[Loaded]) -> None:
     """For each node: rate, and CPU time of one unit, which is compared with that of the node without rules."""
     for kind in Kind:
         of_kind = [each for each in results if each.kind is kind]
+        if not of_kind:
+            continue
         places = list(dict.fromkeys(each.place for each in of_kind))
         title = f"{_TITLES[kind]}; us of CPU for each (: no rules)"
         table = Table(title=title, title_justify="left")

@@ -1,10 +1,14 @@
 """Rates and CPU times of full load, and which loads a node gets."""
 
 import math
+from dataclasses import replace
 from ipaddress import ip_address
 
+from rich.console import Console
+
 from tests.bench.connects import Destination, Kind, Load
-from tests.bench.full_load import Loaded, targets
+from tests.bench.datapath_results import FLOOR
+from tests.bench.full_load import Loaded, show, targets
 
 POD = Destination(ip_address("10.244.1.11"), 9100)
 SERVICE = Destination(ip_address("10.96.4.1"), 80)
@@ -28,6 +32,14 @@ def test_a_stream_is_counted_in_megabytes() -> None:
 
 def test_where_nothing_was_done_there_is_no_time_of_a_unit() -> None:
     assert math.isnan(loaded(Kind.CONNECTIONS, Load(0, 3, 0.1, 1.0)).cpu)
+
+
+def test_without_full_load_there_is_no_table() -> None:
+    console = Console(record=True, width=200)
+    show(console, [])
+    assert console.export_text() == ""
+    show(console, [replace(loaded(Kind.STREAM, Load(1, 0, 0.1, 1.0)), subject=FLOOR)])
+    assert "MB/s" in console.export_text()
 
 
 def test_a_node_without_services_gets_direct_loads_alone() -> None:
