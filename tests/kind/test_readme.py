@@ -32,9 +32,10 @@ ENVIRONMENT = {
 }
 MY_PROXY = """\
 #!/bin/sh
-exec kproxy run --proxy-mode=nftables --conntrack-max-per-core=0 --conntrack-min=0 --kubeconfig="${1#*=}" --hostname-override="${2#*=}"
+exec kproxy run --proxy-mode=nftables --cluster-cidr=10.244.0.0/16,fd00:244::/48 --conntrack-max-per-core=0 --conntrack-min=0 \\
+    --kubeconfig="${1#*=}" --hostname-override="${2#*=}"
 """
-"""A proxy with the options of the subject file that README shows."""
+"""A proxy with the options of the subject file that README shows; it knows the lab's pods, as an installed one would."""
 
 
 def line(pattern: str) -> str:
