@@ -100,7 +100,7 @@ MUTANTS = (
     mutant(
         "changes.zone-unnoticed",
         "The zone that the node had at first counts for ever.",
-        Patch("kproxy.proxy.daemon.startup:plan_settings", _first_zone),
+        Patch("kproxy.proxy.daemon.config.plan_settings:plan_settings", _first_zone),
         clauses="change.topology.followed",
         needs_kernel=True,
     ),

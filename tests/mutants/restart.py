@@ -121,7 +121,7 @@ MUTANTS = (
     mutant(
         "changes.zone-lost-at-start",
         "The zone that the node has when the proxy starts counts only after another one has.",
-        Patch("kproxy.proxy.daemon.startup:plan_settings", _zone_of_the_start),
+        Patch("kproxy.proxy.daemon.config.plan_settings:plan_settings", _zone_of_the_start),
         clauses="restart.zone-label.followed",
         needs_kernel=True,
     ),
