@@ -326,14 +326,14 @@ class Netlink:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
-    def dump(self, kind: int, body: bytes) -> Iterator[memoryview]:
-        """Payloads of all messages that reply to a dump request.
+    def dump(self, kind: int, body: bytes, how: NetlinkFlag = NetlinkFlag.DUMP) -> Iterator[memoryview]:
+        """Payloads of all messages that reply to a dump request, or to one for a single object (``how``: ACK).
 
         A dump that the kernel flags as interrupted (the table changed meanwhile) is still used: what is
         missing is found by the next dump (behaviour ``ct.eintr``).
         """
         self._sequence += 1
-        self._send(netlink_message(kind, NetlinkFlag.REQUEST | NetlinkFlag.DUMP, self._sequence, body))
+        self._send(netlink_message(kind, NetlinkFlag.REQUEST | how, self._sequence, body))
         while True:
             for answer in messages(self._receive()):
                 if answer.sequence != self._sequence:
@@ -344,8 +344,8 @@ class Netlink:
                     number = error_number(answer.payload)
                     if number:
                         raise netlink_error("netlink dump", number)
-                else:
-                    yield answer.payload
+                    return
+                yield answer.payload
 
     def send_all(self, requests: Iterable[tuple[int, NetlinkFlag, bytes]]) -> list[int]:
         """Send requests ``(type, extra flags, body)`` in batches; the errno of each in order, 0 for success.

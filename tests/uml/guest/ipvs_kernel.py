@@ -275,11 +275,6 @@ def test_the_devices_addresses_are_never_the_nodes() -> None:
     assert set(followed.current()) - set(before) == {ip_address("192.0.2.8")}
 
 
-@pytest.mark.xfail(
-    os.uname().release.startswith("6.1."),
-    reason="Linux 6.1 keeps the route all the same (seen on 6.1.176; 7.2 does not)",
-    strict=True,
-)
 def test_a_connected_socket_takes_the_new_way_once_an_address_is_the_nodes() -> None:
     host.run_tool(("ip", "link", "set", "uplink", "up"))
     host.run_tool(("ip", "route", "add", "fd00:96::/112", "dev", "uplink"))

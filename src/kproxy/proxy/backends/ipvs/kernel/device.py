@@ -9,6 +9,7 @@ import errno
 import os
 import socket
 import struct
+import time
 from collections.abc import Iterator, Sequence
 from ipaddress import ip_address
 
@@ -61,11 +62,13 @@ def delete_device() -> None:
 def add_addresses(addresses: Sequence[Address]) -> None:
     """Add addresses to the device; existing ones stay.
 
-    A connected socket keeps its route of IPv6 until some address is removed (seen on Linux 7.2; 6.1 keeps it even then).  IPVS leaves that route as it is where the endpoint is the node itself, and the packet leaves the
-    node.  So an address that means nothing comes and goes after them.
+    A connected socket keeps its route of IPv6 until some address is removed.  IPVS leaves that route as it is where the endpoint is the
+    node itself, and the packet leaves the node.  So an address that means nothing comes and goes after them, when
+    packets to them take the new way.
     """
     _change(_NEW_ADDRESS, NetlinkFlag.CREATE | NetlinkFlag.EXCL, addresses, {0, errno.EEXIST})
-    if any(family_of(address) is Family.IPV6 for address in addresses):
+    if addresses and family_of(addresses[0]) is Family.IPV6:
+        _await_routes(addresses)
         _change(_NEW_ADDRESS, NetlinkFlag.CREATE, [_DISCARD], {0, errno.EEXIST})
         remove_addresses([_DISCARD])
 
@@ -104,6 +107,26 @@ def device_exists() -> bool:
     """True if the device exists."""
     with Netlink(socket.NETLINK_ROUTE) as netlink:
         return netlink.interface_index(DEVICE) is not None
+
+
+def _await_routes(addresses: Sequence[Address]) -> None:
+    """Wait, a second at most, until addresses of IPv6 are local: Linux makes their routes some time after it acknowledges them."""
+    deadline = time.monotonic() + 1
+    with Netlink(socket.NETLINK_ROUTE) as netlink:
+        for address in addresses:
+            while not _is_local(netlink, address) and time.monotonic() < deadline:
+                time.sleep(0.001)
+
+
+def _is_local(netlink: Netlink, address: Address) -> bool:
+    """True if there is a route to an address of IPv6, and it ends here."""
+    request = _ROUTE_HEADER.pack(socket.AF_INET6, address.max_prefixlen, 0, 0, 0, 0, 0, 0, 0)
+    body = request + attribute(_RTA_DESTINATION, address.packed)
+    try:
+        (route,) = netlink.dump(_GET_ROUTE, body, NetlinkFlag.ACK)
+    except HostError:
+        return False
+    return bool(_ROUTE_HEADER.unpack_from(route)[7] == _TYPE_LOCAL)
 
 
 def _change(kind: int, flags: NetlinkFlag, addresses: Sequence[Address], ignored_errnos: set[int]) -> None:
