@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import filterfalse
 from pathlib import Path
 from unittest import mock
 
+import pytest
+
 from kproxy.conformance.binding.bind import Instance, bind_cases
-from kproxy.conformance.binding.world import Change, Put, Remove, World
+from kproxy.conformance.binding.world import Change, Put, Remove, RestartProxy, World
 from kproxy.conformance.case import (
     DEFAULT,
     DROPPED,
@@ -31,6 +33,7 @@ from kproxy.conformance.case import (
     Lawful,
     Policy,
     Probe,
+    Profile,
     SourceRange,
     Target,
     Type,
@@ -44,6 +47,8 @@ from kproxy.conformance.case import (
     pods,
     service,
 )
+from kproxy.conformance.cases.profiles import MODE_CHANGE
+from kproxy.conformance.subjects import subject
 from kproxy.conformance.subjects.subject import Subject, load_subject
 from kproxy.conformance.testbed import Observation
 from kproxy.conformance.testbeds import netns
@@ -71,6 +76,11 @@ class Turn:
     then: CaseService
     before: Lawful
     after: Lawful
+
+    @property
+    def refused_somehow(self) -> Lawful:
+        """``after``, in whatever mode: userspace mode notifies the node's own senders whom it refuses."""
+        return self.after | REJECTED if self.after == DROPPED else self.after
 
 
 BALANCED = service("", "a1", "b1", type=Type.LOAD_BALANCER, vips=(Vip(),), external_ips=1)
@@ -193,6 +203,17 @@ class Play:
             await self._ask("when all is done")
             self.lawful = ()
 
+    async def take_over(self) -> None:
+        """All Services in their second state, in another mode until the proxy starts in its own; at each of its steps everybody asks."""
+        await self.there()
+        self.lawful = ("refused_somehow",)
+        await self._ask("in the other mode")
+        await self.bed.change([RestartProxy("a", ())])
+        await self.bed.settle()
+        self.lawful = ("after",)
+        await self._ask("when all is done")
+        self.lawful = ()
+
     async def there(self) -> None:
         """To the second state of all.  Slices before Services, for each watch has its own pace."""
         forms = {turn.then.name: turn.then for turn in TURNS}
@@ -251,7 +272,13 @@ def for_a_sentinel(step: str) -> bool:
     return all(own.intersection(re.findall(r"[0-9.]+", line)) for line in step.splitlines())
 
 
-async def played(order: str, place: Path, patience: float) -> Play:
+async def played(
+    order: str,
+    place: Path,
+    patience: float,
+    how: Callable[[Play], Awaitable[None]] = Play.play,
+    profile: Profile = DEFAULT,
+) -> Play:
     """What was seen while the proxy took its steps in this order; ``patience`` in seconds for an answer that must come."""
     forms = [each for turn in TURNS for each in (turn.first, turn.then) if each]
     probes = [Probe(sender=turn.sender, to=turn.to, expect=turn.before) for turn in TURNS]
@@ -260,11 +287,11 @@ async def played(order: str, place: Path, patience: float) -> Play:
     gate = place / "gate"
     open_bed = opener(stepwise(order, gate), "ipvs", Xtables.LEGACY, barrier=PATIENCE)
     with mock.patch.multiple(netns, SLOW_QUIET=SILENCE, SLOW_PATIENCE=patience):
-        async with open_bed(DEFAULT, [instance]) as bed:
+        async with open_bed(profile, [instance]) as bed:
             assert isinstance(bed, NetnsTestbed)
             play = Play(bed, instance)
             async with await asyncio.start_unix_server(play.give_leave, gate):
-                await play.play()
+                await how(play)
             return play
 
 
@@ -284,7 +311,20 @@ def stepwise(order: str, gate: Path) -> Subject:
 
 
 def test_between_two_steps_everybody_gets_the_old_answer_or_the_new_one(tmp_path: Path) -> None:
-    play = asyncio.run(played("ours", tmp_path, patience=5.0))
+    nobody_was_wrong(asyncio.run(played("ours", tmp_path, patience=5.0)))
+
+
+@pytest.mark.parametrize("before", ["iptables", "nftables", "userspace"])
+def test_what_another_mode_serves_is_served_before_each_step_of_a_start(
+    before: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(subject.MODE_BEFORE, "ipvs", before)
+    nobody_was_wrong(
+        asyncio.run(played("ours", tmp_path, patience=5.0, how=Play.take_over, profile=MODE_CHANGE))
+    )
+
+
+def nobody_was_wrong(play: Play) -> None:
     reported = [
         f"{when}: {turn.sender} -> {turn.then.name} {turn.to.kind.name}: {one.text}"
         for when, turn, one in play.wrong

@@ -88,7 +88,7 @@ NFTABLES = (
     rf"|add rule ip6? kube-proxy {NAME} (?:iifname != \"lo\" )?[A-Za-z0-9 .:,/@{{}}!=<&()*_\[\]-]+(?: comment \"[ !#-\[\]-~]*\")?"
     rf"|add element ip6? kube-proxy {NAME} \{{ [A-Za-z0-9 .:,/_\[\]-]+ \}}"
 )
-IPVS = rf"chains|(?:add|edit|bind|delete) [A-Za-z0-9 .:,/\[\]>-]+|{RULE}"
+IPVS = rf"chains(?: of two modes)?|(?:add|edit|bind|delete) [A-Za-z0-9 .:,/\[\]>-]+|{RULE}"
 
 RENDERED: dict[str, tuple[Callable[[Plan], list[str]], re.Pattern[str]]] = {
     "iptables": (iptables_lines, re.compile(IPTABLES)),

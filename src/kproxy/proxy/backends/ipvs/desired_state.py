@@ -72,13 +72,15 @@ class Delta:
     """Difference between two desired states.
 
     ``virtuals``: those that may differ (None: unwanted).  ``needed``, ``unneeded``: shared objects that begin and end
-    to be needed.  ``ruleset``: the chains, where they may differ.
+    to be needed.  ``ruleset``: the chains, where they may differ.  ``whole``: to a state just read, which another mode
+    may have left.
     """
 
     virtuals: Mapping[Key, DesiredVirtualServer | None]
     needed: tuple[SharedObject, ...]
     unneeded: tuple[SharedObject, ...]
     ruleset: Ruleset | None = None
+    whole: bool = False
 
 
 def desired_state(

@@ -18,9 +18,12 @@ A packet is never refused between two states in which it is served; so what serv
     6. virtual servers and destinations
     7. members: guards that end, admissions to what has just become served, exemptions that begin
     8. addresses that come                 all behind them stands
-    9. idle shortcuts                      no member leads to them any more
+    9. chains once more                    another mode's rules end
+   10. idle shortcuts                      no member leads to them any more
 
 The chains stand after the members they refer to: where another proxy's chains stood, what it served is never refused.
+Steps 3 to 8 of a proxy that starts may follow another mode, whose rules serve until step 9.  Both modes have some chains in common, so
+those hold the rules of both until then, and ours leave alone what the other mode serves.
 Addresses are last on the way in and first on the way out because without the address a packet is routed as if there were no
 proxy.  A destination with connections is not removed but gets weight 0 and drains (``Transaction.draining``).
 
@@ -39,6 +42,7 @@ from kproxy.proxy.backends.ipvs.compile import DesiredVirtualServer, set_element
 from kproxy.proxy.backends.ipvs.desired_state import Delta, DesiredState, SharedObject
 from kproxy.proxy.backends.ipvs.names import UNMASQUERADED, IpSet, set_name
 from kproxy.proxy.backends.ipvs.rules import AddressKey, Destination, Key, MarkKey, Member, Ruleset, Server
+from kproxy.proxy.backends.ipvs.static_rules import interim_ruleset
 
 
 @dataclass(slots=True)
@@ -142,12 +146,13 @@ class ChangeAddresses:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceChains:
-    """Replacement of all chains and of the jumps to them."""
+    """Replacement of all chains and of the jumps to them; ``interim``: another mode's rules in them stay behind ours."""
 
     ruleset: Ruleset
+    interim: bool = False
 
     def __str__(self) -> str:
-        return "chains"
+        return "chains of two modes" if self.interim else "chains"
 
 
 Step = SendCommands | ChangeMembers | ReplaceChains | ChangeAddresses
@@ -172,7 +177,7 @@ def full_transaction(actual: KernelState, desired: DesiredState) -> Delta:
         **desired.virtuals(),
     }
     needs = desired.needs
-    return Delta(virtuals, tuple(needs - held), tuple(held - needs), desired.ruleset)
+    return Delta(virtuals, tuple(needs - held), tuple(held - needs), desired.ruleset, whole=True)
 
 
 def transaction(actual: KernelState, delta: Delta, family: Family) -> Transaction:
@@ -181,19 +186,25 @@ def transaction(actual: KernelState, delta: Delta, family: Family) -> Transactio
     marks = [p for key, p in planned.items() if isinstance(key, MarkKey)]
     others = [p for key, p in planned.items() if not isinstance(key, MarkKey)]
     members = _sorted_members(actual, delta)
+    rulesets = () if delta.ruleset is None else (delta.ruleset,)
     steps: Iterable[Step] = (
         SendCommands(tuple(order for p in marks for order in p.additions())),
         ChangeMembers(family, members.removed_first, members.added_first),
-        *(() if delta.ruleset is None else (ReplaceChains(delta.ruleset),)),
+        *(_first_chains(ruleset, interim=delta.whole) for ruleset in rulesets),
         ChangeAddresses(tuple(use for use in delta.unneeded if not isinstance(use, Member)), bind=False),
         ChangeMembers(family, members.revoked, ()),
         SendCommands(tuple(order for p in others for order in (*p.additions(), *p.removals()))),
         ChangeMembers(family, members.removed_last, members.added_last),
         ChangeAddresses(tuple(use for use in delta.needed if not isinstance(use, Member)), bind=True),
+        *(ReplaceChains(ruleset) for ruleset in rulesets if delta.whole),
         SendCommands(tuple(order for p in marks for order in p.removals())),
     )
     draining = tuple(key for key, p in planned.items() if p.draining())
     return Transaction(tuple(step for step in steps if not _empty(step)), draining)
+
+
+def _first_chains(ruleset: Ruleset, *, interim: bool) -> ReplaceChains:
+    return ReplaceChains(interim_ruleset(ruleset), interim=True) if interim else ReplaceChains(ruleset)
 
 
 class _ServerCommands:

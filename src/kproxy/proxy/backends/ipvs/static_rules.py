@@ -91,6 +91,24 @@ def build_ruleset(context: ChainContext) -> Ruleset:
     return Ruleset(context.family, _ChainBuilder(context).chains(), hook_rules())
 
 
+def interim_ruleset(ruleset: Ruleset) -> Ruleset:
+    """The chains while another mode serves: what it sees to passes ours unchanged.
+
+    Packets are marked, and then accepted when forwarded, only where the address is on the device; none ends its way in KUBE-SERVICES.
+    """
+    nat = ruleset.chains[TableName.NAT]
+    services = tuple(
+        Rule((DESTINATION_IS_LOCAL, *rule.steps), rule.comment)
+        for rule in nat[names.SERVICES]
+        if rule.steps[-1] not in (End.ACCEPT, End.RETURN)
+    )
+    return Ruleset(
+        ruleset.family,
+        {**ruleset.chains, TableName.NAT: {**nat, names.SERVICES: services}},
+        ruleset.hooks,
+    )
+
+
 def hook_rules() -> tuple[HookRule, ...]:
     """The jumps from the builtin chains, in order."""
     services = "kubernetes service portals"

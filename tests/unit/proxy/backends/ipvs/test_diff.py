@@ -10,18 +10,22 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kproxy.linux.netfilter.matches import DESTINATION_IS_LOCAL
+from kproxy.linux.netfilter.rules import Jump
 from kproxy.model.network import Family, Protocol
 from kproxy.proxy.backends.ipvs.compile import Context
 from kproxy.proxy.backends.ipvs.desired_state import DesiredState, delta, desired_state
 from kproxy.proxy.backends.ipvs.diff import (
     KernelState,
+    ReplaceChains,
     Transaction,
     full_transaction,
     transaction,
 )
-from kproxy.proxy.backends.ipvs.names import OWN_SETS, IpSet
+from kproxy.proxy.backends.ipvs.names import OWN_SETS, SERVICES, IpSet
 from kproxy.proxy.backends.ipvs.rules import MarkKey
 from kproxy.proxy.backends.ipvs.static_rules import Options
+from kproxy.proxy.backends.xtables.rules import TableName
 from kproxy.proxy.plan import Exposure, Plan, PlanSettings, Pool, PoolEndpoint, PoolScope, ServicePlan
 from kproxy.proxy.plan import make_plan as planned
 from kproxy.proxy.snapshot import normalise
@@ -152,11 +156,24 @@ def test_what_another_proxy_served_is_let_in_before_chains_that_ask_for_it() -> 
     picture.members = {member for member in picture.members if member.set not in OWN_SETS}
     todo = transaction(picture, full_transaction(picture, programmed(plan_of(old, new))), Family.IPV4)
     for first, second in (
-        ("add KUBE-IPVS-SERVED 203.0.113.9,tcp:80", "chains"),
-        ("chains", "add tcp 10.96.0.1:80 rr flags 0x0"),
+        ("add KUBE-IPVS-SERVED 203.0.113.9,tcp:80", "chains of two modes"),
+        ("chains of two modes", "add tcp 10.96.0.1:80 rr flags 0x0"),
         ("add tcp 10.96.0.1:80 -> 10.0.1.1:8080 weight 1", "add KUBE-IPVS-SERVED 10.96.0.1,tcp:80"),
     ):
         assert before_and_after(todo, first, second), (first, second)
+
+
+def test_the_chains_of_a_start_leave_what_another_mode_serves_alone() -> None:
+    """Packets that KUBE-SERVICES accepts, or marks for the acceptance in KUBE-FORWARD, pass that mode's rules by."""
+    desired = programmed(plan_of(local(VIP)))
+    todo = transaction(KernelState(), full_transaction(KernelState(), desired), Family.IPV4)
+    assert before_and_after(todo, f"add {SERVER} rr flags 0x0", "chains")
+    assert before_and_after(todo, "bind 203.0.113.9", "chains")
+    interim, final = (
+        step.ruleset.chains[TableName.NAT][SERVICES] for step in todo.steps if isinstance(step, ReplaceChains)
+    )
+    assert all(rule.steps[0] == DESTINATION_IS_LOCAL and isinstance(rule.steps[-1], Jump) for rule in interim)
+    assert len(interim) == sum(isinstance(rule.steps[-1], Jump) for rule in final) < len(final)
 
 
 def test_chains_are_written_when_they_differ() -> None:
@@ -268,7 +285,7 @@ def test_a_frontend_keeps_its_shortcut_when_its_port_gets_another_name() -> None
     renamed = desired_state(named("ns/s:http"), CONTEXT, Options(), before)
     assert not transaction(picture, delta(before, renamed), Family.IPV4).steps
     restarted = full_transaction(picture, programmed(named("ns/s:http")))
-    assert text(transaction(picture, restarted, Family.IPV4)) == ["chains"]
+    assert text(transaction(picture, restarted, Family.IPV4)) == ["chains of two modes", "chains"]
 
 
 def test_a_shortcut_goes_with_its_frontend_though_others_of_the_service_port_stay() -> None:

@@ -230,8 +230,8 @@ class IpvsKernel:
                 ipsets.change_members(step)
                 self._actual.members.difference_update(step.removed)
                 self._actual.members.update(step.added)
-            case ReplaceChains(ruleset):
-                self._chains.write(ruleset)
+            case ReplaceChains(ruleset, interim):
+                self._chains.write(ruleset, interim=interim)
             case ChangeAddresses(addresses, bind=True):
                 device.add_addresses(addresses)
                 self._actual.addresses.update(addresses)

@@ -43,15 +43,23 @@ _FIREWALL_JUMP = f'"kube-proxy firewall rules" -j {names.PROXY_FIREWALL}'
 """A jump of this mode to a chain that iptables mode has too, under another comment."""
 
 
+_SERVING = ((TableName.NAT, names.SERVICES), (TableName.FILTER, names.PROXY_FIREWALL))
+"""Chains of both modes by which iptables mode serves, and guards what it serves."""
+
+Following = Mapping[tuple[TableName, str], Sequence[str]]
+"""Rules of another mode that stay behind ours, by chain."""
+
+
 @dataclass(frozen=True, slots=True)
 class IptablesChains:
     """The chains of ipvs mode, by the tools of one family."""
 
     tools: Tools
 
-    def write(self, ruleset: Ruleset) -> None:
-        """Write all chains, then the missing jumps."""
-        self.tools.restore(chain_blocks(ruleset))
+    def write(self, ruleset: Ruleset, *, interim: bool = False) -> None:
+        """Write all chains, then the missing jumps; ``interim``: what another mode serves by chains of both, it goes on to serve."""
+        following = {place: self._others_rules(*place) for place in _SERVING} if interim else {}
+        self.tools.restore(chain_blocks(ruleset, following))
         missing = {(hook.table, hook.chain) for hook in self.missing_hooks(ruleset.hooks)}
         if missing:
             hooks = [hook for hook in ruleset.hooks if (hook.table, hook.chain) in missing]
@@ -82,6 +90,9 @@ class IptablesChains:
             *(f"-X {chain}" for chain in there),
         ]
 
+    def _others_rules(self, table: TableName, chain: str) -> list[str]:
+        return [rule for rule in self._rules(table, chain)[1:] if not _refers_to_ours(rule, table)]
+
     def _rules(self, table: TableName, chain: str) -> list[str]:
         """The chain as ``iptables -S`` lists it, its declaration first; empty where there is none."""
         try:
@@ -105,14 +116,16 @@ class IptablesChains:
         return [Block(table, found) for table, found in lines.items()]
 
 
-def chain_blocks(ruleset: Ruleset) -> list[Block]:
-    """All chains as ``iptables-restore`` is given them, without the jumps."""
+def chain_blocks(ruleset: Ruleset, following: Following | None = None) -> list[Block]:
+    """All chains as ``iptables-restore`` is given them, without the jumps; ``following`` rules behind ours."""
+    behind = following or {}
     return [
         Block(
             table,
             [
                 *(f":{chain} - [0:0]" for chain in found),
                 *(f"-A {chain} {rule_text(rule)}" for chain, rules in found.items() for rule in rules),
+                *(rule for (where, _), rules in behind.items() if where is table for rule in rules),
             ],
         )
         for table, found in ruleset.chains.items()

@@ -1,4 +1,4 @@
-"""From ipvs mode to userspace mode and back, under clients at a constant rate.  `tests/uml/test_ipvs.py` runs this in a guest."""
+"""From ipvs mode to another and back, or the other way round, under clients at a constant rate.  `tests/uml/test_ipvs.py` runs this in a guest."""
 
 from __future__ import annotations
 
@@ -51,7 +51,23 @@ def left_of_userspace(family: Family) -> list[str]:
     return [what for what, text, command in shown if text in host.run_tool(command)]
 
 
-LEFT: dict[str, Callable[[Family], list[str]]] = {"ipvs": left_of_ipvs, "userspace": left_of_userspace}
+def left_of_iptables(family: Family) -> list[str]:
+    """What is there of Services' chains of iptables mode."""
+    return [name for name in ("KUBE-SEP-", "KUBE-NODEPORTS") if name in host.run_tool((COMMANDS[family][0],))]
+
+
+def left_of_nftables(family: Family) -> list[str]:
+    """Table of nftables mode."""
+    table = {Family.IPV4: "ip kube-proxy", Family.IPV6: "ip6 kube-proxy"}[family]
+    return [table] if f"table {table}\n" in host.run_tool(("nft", "list", "tables")) else []
+
+
+LEFT: dict[str, Callable[[Family], list[str]]] = {
+    "ipvs": left_of_ipvs,
+    "userspace": left_of_userspace,
+    "iptables": left_of_iptables,
+    "nftables": left_of_nftables,
+}
 
 
 class Held:
@@ -83,7 +99,10 @@ class Held:
 
 
 @pytest.mark.parametrize("family", list(Family), ids=lambda family: family.value)
-@pytest.mark.parametrize(("first", "then"), [("ipvs", "userspace"), ("userspace", "ipvs")])
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [("ipvs", "userspace"), ("userspace", "ipvs"), ("ipvs", "iptables"), ("ipvs", "nftables")],
+)
 def test_no_connection_is_lost_when_the_mode_changes_and_nothing_is_left_when_they_have_ended(
     first: str, then: str, family: Family, monkeypatch: pytest.MonkeyPatch
 ) -> None:
