@@ -316,6 +316,19 @@ def test_a_look_finds_virtual_servers_and_destinations_that_are_gone() -> None:
     mended(machine, plan)
 
 
+def test_a_virtual_server_that_one_list_lacks_is_no_drift(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = kernel()
+    machine.apply(plan_of(web(PODS[0], node_port=30080)))
+    listed = list(machine._ipvs.servers(V4))
+    answers = [listed[1:], listed]
+    with monkeypatch.context() as patch:
+        patch.setattr(machine._ipvs, "servers", lambda _: answers.pop(0))
+        assert machine.find_drift() == ()
+        assert not answers, "it was listed twice"
+        answers += [listed[1:]] * 2
+        assert machine.find_drift() == (f"virtual server {listed[0].key}",)
+
+
 def mended(machine: IpvsKernel, plan: Plan) -> None:
     machine.forget()
     machine.apply(plan)

@@ -161,15 +161,25 @@ class IpvsKernel:
         self._remove_drained(tuple(self._draining))
         node, bound = self._addresses.current(), device_addresses(self._family, DEVICE)
         names = ipsets.list_set_names()
-        there = {found.key: found.server for found in self._ipvs.servers(self._family)}
         return (
             *self._unchanged.missing(self._missing_hooks),
             *(f"ipset {name}" for s in IpSet if (name := set_name(s, self._family)) not in names),
             *(f"address {a} of {DEVICE}" for a in self._actual.addresses ^ bound),
             *(f"node address {address}" for address in self._node_addresses.symmetric_difference(node)),
-            *(f"virtual server {k}" for k, s in self._actual.servers.items() if there.get(k) != s),
+            *(f"virtual server {key}" for key in self._changed_servers()),
             *self._missing_destinations(),
         )
+
+    def _changed_servers(self) -> list[Key]:
+        """Virtual servers that are not as they were applied, in two lists in a row.
+
+        A list that Linux takes while others change, the other family's for instance, may lack one (ip_vs_ctl.c: ip_vs_genl_dump_services).
+        """
+        changed = list(self._actual.servers)
+        for _ in range(2):
+            there = {found.key: found.server for found in self._ipvs.servers(self._family)} if changed else {}
+            changed = [key for key in changed if there.get(key) != self._actual.servers[key]]
+        return changed
 
     def _missing_hooks(self) -> tuple[str, ...]:
         hooks = self._last_applied.ruleset.hooks if self._last_applied else ()
