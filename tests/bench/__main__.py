@@ -12,9 +12,10 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import msgspec
 from rich.console import Console
@@ -29,7 +30,7 @@ from kproxy.lab.namespaces import LabError
 from kproxy.lab.processes import Xtables
 from kproxy.options.arguments import OldName
 from tests.bench import datapath, datapath_results, full_load, idle, place, relay, report
-from tests.bench.measure import Measured, measure
+from tests.bench.measure import measure
 from tests.bench.order import Order
 from tests.bench.results import BOUND_FROM, Goal, Result, document, growth
 from tests.bench.world import Crowd, Size
@@ -39,6 +40,19 @@ BOUND = "kproxy"
 
 _DATAPATH_SIZES = (Size(100, 1), Size(1000, 1), Size(10_000, 1))
 """One endpoint each: how a packet finds its Service does not depend on endpoints."""
+
+
+Say = Callable[[str], None]
+"""Shows what is being done."""
+
+
+class _Found(Protocol):
+    @property
+    def troubles(self) -> Mapping[str, str]:
+        """By subject: why it could not be measured."""
+
+
+Found = TypeVar("Found", bound=_Found)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -57,17 +71,16 @@ def main(arguments: Sequence[str]) -> int:
     if problems := environment.missing_prerequisites():
         console.print("; ".join(problems), style="red")
         return 2
-    try:
-        orders = _orders(options)
-    except InvalidSubject as reason:
-        console.print(str(reason), style="red")
-        return 2
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
+        orders = _orders(options)
         if options.idle:
             return _run_idle(orders, options, console)
         return _run_datapath(orders, options, console) if options.datapath else _run(orders, options, console)
+    except (InvalidSubject, LabError) as reason:
+        console.print(str(reason), style="red")
+        return 2
     except KeyboardInterrupt:
         return 130
 
@@ -83,19 +96,29 @@ def _wanted(options: argparse.Namespace) -> RunOptions:
     )
 
 
-def _run(orders: Sequence[Order], options: argparse.Namespace, console: Console) -> int:
-    results: list[Result] = []
+def _measure_all(
+    orders: Sequence[Order],
+    measuring: Callable[[Order, Say], Coroutine[object, object, Found]],
+    console: Console,
+) -> tuple[list[Found], int]:
+    """What was found for each order, and the exit status by the troubles of the proxies; raises `LabError`."""
+    found: list[Found] = []
     status = 0
     for order in orders:
         try:
-            measured = _measure(order, console)
+            with console.status(order.title) as line:
+                found.append(asyncio.run(measuring(order, partial(_say, line, order.title))))
         except LabError as reason:
-            console.print(f"{order.title}: {reason}", style="red")
-            return 2
-        results += measured.results
-        for name, trouble in measured.troubles.items():
+            raise LabError(f"{order.title}: {reason}") from reason
+        for name, trouble in found[-1].troubles.items():
             console.print(f"{name} {order.title}: {trouble}", style="red", markup=False)
             status = 1 if name == order.subjects[0].name else status
+    return found, status
+
+
+def _run(orders: Sequence[Order], options: argparse.Namespace, console: Console) -> int:
+    found, status = _measure_all(orders, measure, console)
+    results = [result for measured in found for result in measured.results]
     if results:
         _report(results, orders[0], options, console)
     return 1 if any(not goal.reached for goal in _binding(results)) else status
@@ -103,61 +126,44 @@ def _run(orders: Sequence[Order], options: argparse.Namespace, console: Console)
 
 def _run_idle(orders: Sequence[Order], options: argparse.Namespace, console: Console) -> int:
     """CPU time and memory of proxies at rest; there are no goals."""
-    results: list[idle.Idle] = []
-    status = 0
-    for order in orders:
-        try:
-            with console.status(order.title) as line:
-                say = partial(_say, line, order.title)
-                measured = asyncio.run(idle.measure(order, options.idle, options.unrelated, say))
-        except LabError as reason:
-            console.print(f"{order.title}: {reason}", style="red")
-            return 2
-        results += measured.results
-        for name, trouble in measured.troubles.items():
-            console.print(f"{name} {order.title}: {trouble}", style="red", markup=False)
-            status = 1 if name == order.subjects[0].name else status
+
+    def measuring(order: Order, say: Say) -> Coroutine[object, object, idle.Measured]:
+        return idle.measure(order, options.idle, options.unrelated, say)
+
+    found, status = _measure_all(orders, measuring, console)
+    results = [result for measured in found for result in measured.results]
     idle.show(console, results)
-    facts = _facts(orders[0])
-    console.print(f"load {facts['load']}, {facts['processors']} processors", highlight=False)
+    facts = _show_facts(orders[0], console)
     _save(idle.document(results, facts), options.json or options.results / "idle.json", console)
     return status
 
 
 def _run_datapath(orders: Sequence[Order], options: argparse.Namespace, console: Console) -> int:
     """The cost of the rules for traffic; there are no goals."""
-    samples: list[datapath_results.Samples] = []
-    loads: list[full_load.Loaded] = []
-    extent = datapath.Extent(
-        connects=options.connects,
-        crowd=Crowd(options.endpoints) if options.endpoints else None,
-        load=options.load,
-        churn=options.churn,
-    )
-    status = 0
-    for order in orders:
-        try:
-            with console.status(order.title) as line:
-                say = partial(_say, line, order.title)
-                measured = asyncio.run(datapath.measure(order, extent, say))
-        except LabError as reason:
-            console.print(f"{order.title}: {reason}", style="red")
-            return 2
-        samples += measured.samples
-        loads += measured.loads
-        for name, trouble in measured.troubles.items():
-            console.print(f"{name} {order.title}: {trouble}", style="red", markup=False)
-            status = 1 if name == order.subjects[0].name else status
+    crowd = Crowd(options.endpoints) if options.endpoints else None
+    extent = datapath.Extent(options.connects, crowd, load=options.load, churn=options.churn)
+
+    def measuring(order: Order, say: Say) -> Coroutine[object, object, datapath.Measured]:
+        return datapath.measure(order, extent, say)
+
+    measured, status = _measure_all(orders, measuring, console)
+    samples = [sample for each in measured for sample in each.samples]
+    loads = [load for each in measured for load in each.loads]
     datapath_results.show(console, samples)
     full_load.show(console, loads)
-    facts = _facts(orders[0])
-    console.print(f"load {facts['load']}, {facts['processors']} processors", highlight=False)
+    facts = _show_facts(orders[0], console)
     found = datapath_results.document(samples, facts) | {"load": full_load.document(loads)}
     _save(found, options.json or options.results / "datapath.json", console)
     picture = options.results / "datapath.svg"
     if datapath_results.plot(samples, picture):
         console.print(f"plot: {picture}", highlight=False)
     return status
+
+
+def _show_facts(order: Order, console: Console) -> dict[str, str]:
+    facts = _facts(order)
+    console.print(f"load {facts['load']}, {facts['processors']} processors", highlight=False)
+    return facts
 
 
 def _say(line: Status, title: str, text: str) -> None:
@@ -168,11 +174,6 @@ def _save(found: dict[str, object], where: Path, console: Console) -> None:
     where.parent.mkdir(parents=True, exist_ok=True)
     where.write_bytes(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
     console.print(f"all samples: {where}", highlight=False)
-
-
-def _measure(order: Order, console: Console) -> Measured:
-    with console.status(order.title) as line:
-        return asyncio.run(measure(order, partial(_say, line, order.title)))
 
 
 def _binding(results: Sequence[Result]) -> list[Goal]:
