@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kproxy.proxy.plan import PoolEndpoint, PoolScope, ServicePlan
 
 SERVICES = "services"
+CLUSTER_IP_SERVICES = "cluster-ip-services"
 MARK = "mark-for-masquerade"
 MASQUERADING = "masquerading"
 FIREWALL_CHECK = "firewall-check"

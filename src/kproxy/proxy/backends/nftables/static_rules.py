@@ -179,7 +179,7 @@ def static_chains(context: Context) -> Iterator[Chain]:
             yield endpoint_choice_chain(way, choice, 1)
         yield _cluster_policy(way)
         yield _local_policy(way, context)
-    yield _services(context)
+    yield from _services(context)
     yield from _check_chains(context)
     yield from _base_chains(context.options)
 
@@ -255,34 +255,32 @@ def _local_policy(way: FrontendMaps, context: Context) -> Chain:
     return Chain(way.local, tuple(rules), comment="externalTrafficPolicy Local")
 
 
-def _services(context: Context) -> Chain:
-    node = node_port_destinations(context)
-    address = MapLookup(FRONTEND, FrontendMaps.ADDRESS.policies)
-    return Chain(
-        names.SERVICES,
-        (
-            Rule((address,), "external IPs and load balancers' IPs"),
-            *_mark_to_cluster_ips(context),
-            Rule((MapLookup(FRONTEND, PoolRole.POOL.dispatch(FrontendMaps.ADDRESS)),), "cluster IPs"),
-            Rule(
-                (*node, MapLookup(FrontendMaps.NODE_PORT.key, FrontendMaps.NODE_PORT.policies)), "node ports"
-            ),
-        ),
+def _services(context: Context) -> Iterator[Chain]:
+    """A packet to no Service is looked up as few times as can be: only those to cluster IPs go through rules that mark."""
+    marks = _marks(context)
+    cluster_ips = Rule((MapLookup(FRONTEND, PoolRole.POOL.dispatch(FrontendMaps.ADDRESS)),), "cluster IPs")
+    if marks:
+        yield Chain(names.CLUSTER_IP_SERVICES, (*marks, cluster_ips))
+        cluster_ips = Rule((InSet(_DESTINATION, names.CLUSTER_IPS), Jump(names.CLUSTER_IP_SERVICES)))
+    external = Rule(
+        (MapLookup(FRONTEND, FrontendMaps.ADDRESS.policies),), "external IPs and load balancers' IPs"
     )
+    to_node_port = MapLookup(FrontendMaps.NODE_PORT.key, FrontendMaps.NODE_PORT.policies)
+    node_ports = Rule((*node_port_destinations(context), to_node_port), "node ports")
+    yield Chain(names.SERVICES, (external, cluster_ips, node_ports))
 
 
-def _mark_to_cluster_ips(context: Context) -> list[Rule]:
+def _marks(context: Context) -> list[Rule]:
     """Rules that mark packets to cluster IPs for masquerade, by the node's policy.
 
     Clauses ``masquerade.all.cluster-ip-rewritten``, ``masquerade.cluster-ip.outside-rewritten``,
     ``masquerade.cluster-ip.no-detector.preserved``.
     """
-    to_cluster_ip = InSet(_DESTINATION, names.CLUSTER_IPS)
     match context.cluster_ip_masquerade:
         case MasqueradePolicy.ALWAYS:
-            return [Rule((to_cluster_ip, _JUMP_MARK), "masqueradeAll")]
+            return [Rule((_JUMP_MARK,), "masqueradeAll")]
         case MasqueradePolicy.OFF_CLUSTER if others := from_pods(context.detector, negated=True):
-            return [Rule((to_cluster_ip, *others, _JUMP_MARK), "not from a pod of this node")]
+            return [Rule((*others, _JUMP_MARK), "not from a pod of this node")]
     return []
 
 

@@ -77,28 +77,44 @@ def text_of(masquerade: MasqueradePolicy) -> str:
     return str(Rewrite(desired_state(plan, Options(1 << 15))))
 
 
+LOOKUP = "ip daddr . meta l4proto . th dport vmap @service-ips"
+
+
 @pytest.mark.parametrize(
-    ("masquerade", "rule"),
+    ("masquerade", "rules"),
     [
         (
             MasqueradePolicy.OFF_CLUSTER,
-            'ip daddr @cluster-ips iifname != "veth*" jump mark-for-masquerade',
+            {
+                "services": "ip daddr @cluster-ips jump cluster-ip-services",
+                "cluster-ip-services": f'iifname != "veth*" jump mark-for-masquerade; {LOOKUP}',
+            },
         ),
-        (MasqueradePolicy.ALWAYS, "ip daddr @cluster-ips jump mark-for-masquerade"),
-        (MasqueradePolicy.NEVER, None),
+        (
+            MasqueradePolicy.ALWAYS,
+            {
+                "services": "ip daddr @cluster-ips jump cluster-ip-services",
+                "cluster-ip-services": f"jump mark-for-masquerade; {LOOKUP}",
+            },
+        ),
+        (MasqueradePolicy.NEVER, {"services": LOOKUP}),
     ],
 )
-def test_who_is_masqueraded_to_cluster_ips_is_one_rule(
-    masquerade: MasqueradePolicy, rule: str | None
+def test_packets_to_cluster_ips_alone_pass_the_rule_for_those_who_are_masqueraded(
+    masquerade: MasqueradePolicy, rules: dict[str, str]
 ) -> None:
-    found = [
-        line
-        for line in text_of(masquerade).splitlines()
-        if line.startswith("add rule ip kube-proxy services ") and "mark-for" in line
-    ]
-    assert [line.removeprefix("add rule ip kube-proxy services ").split(" comment")[0] for line in found] == (
-        [rule] if rule else []
-    )
+    found: dict[str, list[str]] = {}
+    for line in text_of(masquerade).splitlines():
+        match line.split(" comment ")[0].split(" ", 5):
+            case ["add", "rule", "ip", "kube-proxy", "services" | "cluster-ip-services" as chain, rule]:
+                found.setdefault(chain, []).append(rule)
+            case _:
+                pass
+    external, *cluster_ips, node_ports = found.pop("services")
+    assert "@external-ips" in external
+    assert "@external-nodeports" in node_ports
+    found["services"] = cluster_ips
+    assert {chain: "; ".join(each) for chain, each in found.items()} == rules
 
 
 def test_the_hooks_that_others_rely_on() -> None:
