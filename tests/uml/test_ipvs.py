@@ -25,7 +25,7 @@ IN_GUESTS = [
 ]
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("tests", IN_GUESTS)
 def test_in_a_guest(in_guest: InGuest, tests: Path) -> None:
     root = shlex.quote(str(GUEST.parents[2]))

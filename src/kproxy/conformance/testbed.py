@@ -151,8 +151,8 @@ NO_ANSWER = "no answer"
 
 
 def describe_status(status: int | None) -> str:
-    """Text of an HTTP status from a health port; None: the connection was refused."""
-    return "refused" if status is None else f"status {status}"
+    """Text of an HTTP status from a health port; None: no HTTP server replied (`http_get`)."""
+    return "refused, or not HTTP" if status is None else f"status {status}"
 
 
 def describe_health(status: int, count_in: EndpointCountLocation, count: int | str | None) -> str:
@@ -163,7 +163,7 @@ def describe_health(status: int, count_in: EndpointCountLocation, count: int | s
 
 
 def expected_health(count: int | None, count_in: EndpointCountLocation) -> str:
-    """Expected response of a health check node port for so many endpoints, as text; None: refused."""
+    """Expected response of a health check node port for so many endpoints, as text; None: there is none."""
     if count is None:
         return describe_status(None)
     return describe_health(HTTPStatus.OK if count else HTTPStatus.SERVICE_UNAVAILABLE, count_in, count)

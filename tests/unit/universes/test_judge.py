@@ -240,7 +240,7 @@ CHECKS = (
     TimedCheck(at=26.0, sender=host("a"), node="a", to=LOCAL.health_check("a")),
     TimedCheck(at=26.0, sender=host("b"), node="b"),
 )
-LAWFUL = ("status 200", "status 503", "status 200", "refused", "status 503")
+LAWFUL = ("status 200", "status 503", "status 200", "refused, or not HTTP", "status 503")
 
 
 @pytest.mark.parametrize("wrong", [None, *range(len(CHECKS))])

@@ -24,30 +24,23 @@ class Response:
 
 
 async def http_get(lab: Lab, request: ProbeRequest, path: str = "/") -> Response | Silent | None:
-    """GET a path at a request's destination; None: the connection was refused.
-
-    A connection that ends without a reply in HTTP is silent, and connected.
-    """
-    loop = asyncio.get_running_loop()
+    """GET a path at a request's destination; None: the connection was refused, or it ended without a reply in HTTP."""
     family = socket.AF_INET if request.family is Family.IPV4 else socket.AF_INET6
     with lab.network[request.sender].socket(family, socket.SOCK_STREAM) as end:
         if request.source is not None:
             end.bind((str(request.source), 0))
         try:
             async with asyncio.timeout(request.patience):
-                try:
-                    await loop.sock_connect(end, (str(request.destination), request.port))
-                except ConnectionError:
-                    return None
-                return _parsed(await _exchange(end, path)) or Silent(connected=True)
+                return _parsed(await _exchange(end, request, path))
         except ConnectionError:
-            return Silent(connected=True)
+            return None
         except TimeoutError:
             return Silent()
 
 
-async def _exchange(end: socket.socket, path: str) -> bytes:
+async def _exchange(end: socket.socket, request: ProbeRequest, path: str) -> bytes:
     loop = asyncio.get_running_loop()
+    await loop.sock_connect(end, (str(request.destination), request.port))
     await loop.sock_sendall(end, f"GET {path} HTTP/1.0\r\n\r\n".encode())
     received = b""
     while part := await loop.sock_recv(end, 1 << 16):
