@@ -346,7 +346,11 @@ def test_the_number_of_a_health_check_counts_where_it_is_requested(
 
 @pytest.mark.parametrize(
     ("seen", "text"),
-    [(http.Response(503, b"", {}), "status 503"), (None, "refused, or not HTTP"), (lab.Silent(), "no answer")],
+    [
+        (http.Response(503, b"", {}), "status 503"),
+        (None, "refused, or not HTTP"),
+        (lab.Silent(), "no answer"),
+    ],
 )
 def test_a_proxy_is_healthy_by_its_status_alone(seen: http.Response | lab.Silent | None, text: str) -> None:
     assert interpret_status(seen) == text
