@@ -21,11 +21,17 @@ from kproxy.lab.processes import xtables_directory
 from kproxy.linux import host
 from kproxy.linux.host import HostError, Reason
 from kproxy.linux.node_addresses import AddressMonitor, list_addresses
-from kproxy.model.network import Family, Protocol
+from kproxy.model.network import Address, Family, Protocol
 from kproxy.proxy.backends import find_backend
 from kproxy.proxy.backends.iptables.kernel import IptablesKernel, find_tools, machine_options
 from kproxy.proxy.backends.ipvs.diff import RemoveDestination, RemoveServer, SetDestination, SetServer
-from kproxy.proxy.backends.ipvs.kernel import IpvsKernel, IpvsSettings, device, remove_ipvs_objects
+from kproxy.proxy.backends.ipvs.kernel import (
+    IpvsKernel,
+    IpvsSettings,
+    device,
+    leave_device,
+    remove_ipvs_objects,
+)
 from kproxy.proxy.backends.ipvs.kernel.ipvs_messages import ListedServer
 from kproxy.proxy.backends.ipvs.kernel.ipvs_socket import Ipvs
 from kproxy.proxy.backends.ipvs.names import DEVICE
@@ -334,6 +340,27 @@ def mended(machine: IpvsKernel, plan: Plan) -> None:
     machine.apply(plan)
     assert machine.find_drift() == ()
     assert weights() == {PODS[0]: 1}
+
+
+def test_before_another_mode_serves_the_nodes_own_connections_come_from_an_address_that_stays() -> None:
+    kernel().apply(plan_of(web(PODS[0])))
+    stays = list_addresses(V4, DEVICE).node
+
+    def source() -> Address:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+            client.connect(("10.96.0.1", 80))
+            return ip_address(client.getsockname()[0])
+
+    assert source() == ip_address("10.96.0.1"), "the address of the Service itself"
+    leave_device(V4)
+    assert source() in stays
+    assert not list_addresses(V4, DEVICE).device
+    assert weights() == {PODS[0]: 1}, "it is served all the same"
+    with (
+        socket.create_server((PODS[0], 8080)),
+        socket.create_connection(("10.96.0.1", 80), timeout=5) as client,
+    ):
+        assert ip_address(client.getsockname()[0]) in stays
 
 
 def test_cleaning_up_leaves_nothing_of_ours_and_everything_else() -> None:

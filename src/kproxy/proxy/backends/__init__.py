@@ -178,6 +178,9 @@ class ProxyBackend(Protocol):
     def prepare_node(self, config: Configuration) -> None:
         """Do what needs more than CAP_NET_ADMIN (``cfg.init-only``); `HostError`."""
 
+    def make_way(self, family: Family) -> None:
+        """Prepare for another mode's first rules beside what this one left, which serves until `drain`; `HostError`."""
+
     def drain(self, family: Family) -> bool:
         """Withdraw what this mode left from new connections, now that another mode serves them; `HostError`.
 
@@ -214,6 +217,9 @@ class CommonBackend:
         return False
 
     def prepare_node(self, config: Configuration) -> None:
+        """Nothing."""
+
+    def make_way(self, family: Family) -> None:
         """Nothing."""
 
     def drain(self, family: Family) -> bool:  # noqa: ARG002

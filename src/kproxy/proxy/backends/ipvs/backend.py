@@ -35,6 +35,11 @@ class _Ipvs(CommonBackend):
 
         prepare_ipvs(config)
 
+    def make_way(self, family: Family) -> None:
+        from kproxy.proxy.backends.ipvs.kernel import leave_device  # noqa: PLC0415
+
+        leave_device(family)
+
     def drain(self, family: Family) -> bool:
         from kproxy.proxy.backends.ipvs.kernel import drain_ipvs  # noqa: PLC0415
 

@@ -94,7 +94,11 @@ def open_dataplane(config: Configuration, family: Family) -> Dataplane:
         relay = worker_relay(family, config.userspace.workers, keep_sources=keep_sources)
         addresses = monitor_addresses(family).current
         opened = PortalDataplane(opened, relay, Portals(keep_sources=keep_sources), addresses)
-    return _TakeoverDataplane(opened, lambda drain: take_over(family, config.mode, drain=drain))
+    return _TakeoverDataplane(
+        opened,
+        lambda drain: take_over(family, config.mode, drain=drain),
+        lambda: make_way(family, config.mode),
+    )
 
 
 class Takeover(NamedTuple):
@@ -102,6 +106,16 @@ class Takeover(NamedTuple):
 
     problems: tuple[HostError, ...] = ()
     draining: bool = False
+
+
+def make_way(family: Family, running: str) -> None:
+    """Prepare what other modes left for the first rules of the running one; a failure shows in `take_over` too."""
+    for mode in BACKENDS:
+        if mode != running:
+            try:
+                find_backend(mode).make_way(family)
+            except HostError as error:
+                log.debug("%s: %s mode does not make way: %s", family.value, mode, error)
 
 
 def take_over(family: Family, running: str, *, drain: bool) -> Takeover:
@@ -156,16 +170,19 @@ class _TakeoverDataplane(WrappedDataplane):
         self,
         plane: Dataplane,
         take_over: Callable[[bool], Takeover],
+        make_way: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``take_over``: `take_over` of this family and mode, with ``drain``."""
+        """``take_over``, ``make_way``: those of this family and mode, the first with ``drain``."""
         super().__init__(plane)
-        self._take_over, self._clock = take_over, clock
+        self._take_over, self._make_way, self._clock = take_over, make_way, clock
         self._family: Family | None = None
         self._until = 0.0
         self._next: float | None = None
 
     def apply(self, plan: Plan) -> Applied:
+        if self._family is None:
+            self._make_way()
         written = self._plane.apply(plan)
         if self._family is None:
             self._family = plan.family

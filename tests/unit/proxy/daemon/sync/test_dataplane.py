@@ -102,13 +102,14 @@ def test_what_another_mode_left_goes_once_and_only_when_our_own_rules_stand() ->
         log.append("cleared, drained" if drain else "cleared")
         return Takeover()
 
-    plane = _TakeoverDataplane(Recorder(log, failures=1), clear)
+    plane = _TakeoverDataplane(Recorder(log, failures=1), clear, lambda: log.append("way made"))
     with pytest.raises(HostError):
         plane.apply(PLAN)
-    assert log == []
+    assert log == ["way made"]
+    log.clear()
     assert plane.apply(PLAN) == Applied(changes={"IPv4": 1})
     plane.apply(PLAN)
-    assert log == ["applied", "cleared, drained", "applied"]
+    assert log == ["way made", "applied", "cleared, drained", "applied"]
     assert plane.find_drift(thorough=True) == ()
     assert log[-1] == "applied", "nothing was left"
 
@@ -124,7 +125,7 @@ def test_what_holds_another_modes_connections_goes_with_the_last_of_them_or_afte
     def looks_at(*seconds: float) -> list[bool]:
         nonlocal now
         drained.clear()
-        plane = _TakeoverDataplane(Recorder([]), take_over, lambda: now)
+        plane = _TakeoverDataplane(Recorder([]), take_over, lambda: None, lambda: now)
         start = now
         plane.apply(PLAN)
         for at in seconds:
@@ -141,14 +142,13 @@ def test_a_machine_without_the_other_modes_tools_is_served() -> None:
     def clear(_: bool) -> Takeover:  # noqa: FBT001 - as the dataplane calls it
         raise HostError("iptables --version", "command not found", Reason.UNSUPPORTED)
 
-    assert _TakeoverDataplane(Recorder([]), clear).apply(PLAN) == Applied(changes={"IPv4": 1})
+    assert _TakeoverDataplane(Recorder([]), clear, lambda: None).apply(PLAN) == Applied(changes={"IPv4": 1})
 
 
 def test_what_stays_of_another_mode_is_a_warning_each(caplog: pytest.LogCaptureFixture) -> None:
     stays = [HostError(f"iptables -t {table}", "a chain stays", Reason.BUSY) for table in ("nat", "filter")]
-    assert _TakeoverDataplane(Recorder([]), lambda _: Takeover(tuple(stays))).apply(PLAN) == Applied(
-        changes={"IPv4": 1}
-    )
+    plane = _TakeoverDataplane(Recorder([]), lambda _: Takeover(tuple(stays)), lambda: None)
+    assert plane.apply(PLAN) == Applied(changes={"IPv4": 1})
     warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert [str(problem) in text for problem, text in zip(stays, warned, strict=True)] == [True, True]
 

@@ -7,7 +7,12 @@ from kproxy.proxy.backends.ipvs.kernel.applier import (
     ipvs_settings,
     prepare_ipvs,
 )
-from kproxy.proxy.backends.ipvs.kernel.leftovers import drain_ipvs, end_drain, remove_ipvs_objects
+from kproxy.proxy.backends.ipvs.kernel.leftovers import (
+    drain_ipvs,
+    end_drain,
+    leave_device,
+    remove_ipvs_objects,
+)
 
 __all__ = [
     "IpvsKernel",
@@ -16,6 +21,7 @@ __all__ = [
     "drain_ipvs",
     "end_drain",
     "ipvs_settings",
+    "leave_device",
     "prepare_ipvs",
     "remove_ipvs_objects",
 ]

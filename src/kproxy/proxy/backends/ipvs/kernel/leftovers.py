@@ -39,6 +39,19 @@ _MASQUERADE_BIT = 14
 _Servers = Mapping["Key", "Sequence[ListedDestination]"]
 
 
+def leave_device(family: Family) -> None:
+    """Make our addresses local by routes, not by the device: the node's own new connections then come from an address that stays.
+
+    IPVS serves them all the same; rules of another mode would send such a connection on with its source, the Service's address.
+    """
+    if not device.device_exists():
+        return
+    node, bound = list_addresses(family, DEVICE)
+    if bound:
+        device.route_addresses(tuple(bound), source_address(family) or _any_usable(node))
+        device.remove_addresses(tuple(bound))
+
+
 def drain_ipvs(family: Family) -> bool:
     """Withdraw the objects of ipvs mode, ours or kube-proxy's, from new connections; True while IPVS has connections of theirs.
 
@@ -48,10 +61,7 @@ def drain_ipvs(family: Family) -> bool:
         return False
     with Ipvs() as ipvs:
         servers = _our_servers(ipvs, family)
-        node, bound = list_addresses(family, DEVICE)
-        if bound:
-            device.route_addresses(tuple(bound), source_address(family) or _any_usable(node))
-            device.remove_addresses(tuple(bound))
+        leave_device(family)
         IptablesChains(find_tools(family)).remove()
         weighted = [(key, one) for key, found in servers.items() for one in found if one.weight]
         ipvs.send(tuple(SetDestination(key, one.destination, 0, new=False) for key, one in weighted), family)
