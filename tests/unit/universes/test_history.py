@@ -51,6 +51,19 @@ def test_each_object_may_be_old_or_new_by_itself() -> None:
     assert states == {(1, 1), (1, 0), (0, 1), (0, 0)}
 
 
+def test_states_in_which_no_object_is_behind_another_come_first_and_each_state_once() -> None:
+    history = ObjectHistory(
+        schedule(
+            (0.0, Apply(WEB)), (18.0, Apply(WEB.replace(backends=pods("a1", "b1")))), (20.0, Delete(WEB))
+        )
+    )
+    states = list(map(endpoints, history.clusters("web", 15.0, 20.0)))
+    assert states[:3] == [(0, 0), (1, 2), (1, 1)]
+    assert set(states) == {(services, count) for services in (0, 1) for count in (0, 1, 2)}
+    ids = [id(cluster) for cluster in history.clusters("web", 15.0, 20.0)]
+    assert len(ids) == len(set(ids)) == len(states)
+
+
 def test_objects_of_other_services_are_as_they_are_now() -> None:
     history = ObjectHistory(schedule((0.0, Apply(WEB, API)), (20.0, Delete(API))))
     assert len(list(history.clusters("web", 15.0, 20.0))) == 1
