@@ -17,6 +17,7 @@ from kproxy.proxy.backends.ipvs.diff import (
     SetDestination,
     SetServer,
     Transaction,
+    WriteInterimChains,
 )
 from kproxy.proxy.backends.ipvs.rules import Key, MarkKey
 from kproxy.proxy.backends.ipvs.static_rules import Options
@@ -45,7 +46,7 @@ def execute(picture: KernelState, todo: Transaction) -> None:
             case ChangeAddresses(addresses, bind):
                 assert picture.addresses.isdisjoint(addresses) is bind
                 picture.addresses ^= set(addresses)
-            case ReplaceChains():
+            case WriteInterimChains() | ReplaceChains():
                 pass
             case SendCommands(orders):
                 for order in orders:

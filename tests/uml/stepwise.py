@@ -1,8 +1,8 @@
-"""kproxy that asks for leave before each thing it does to node a's kernel for IPv4 in ipvs mode.
+"""kproxy that waits before each step in node a's kernel for IPv4 in ipvs mode.
 
-``python -m tests.uml.stepwise ORDER SOCKET NODE run --config FILE``: ``ORDER`` is a name in `ORDERS`; whoever listens on the
-Unix socket is told each step in words and lets it happen with a byte, so between two steps there is all the time
-one wants, however busy the machine is.
+``python -m tests.uml.stepwise ORDER SOCKET NODE run --config FILE``: ``ORDER`` is a name in `ORDERS`; the listener at the
+Unix socket receives each step as text and lets it happen by a byte, so the time between two steps does not depend on how busy
+the machine is.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from kproxy.proxy.backends.ipvs.diff import (
     SetServer,
     Step,
     Transaction,
+    WriteInterimChains,
 )
 from kproxy.proxy.backends.ipvs.kernel import applier
 
@@ -40,11 +41,28 @@ Arranged = Callable[[Iterable[Step]], Iterable[Step]]
 
 def _servers_first(steps: Iterable[Step]) -> list[Step]:
     """As kube-proxy does it: virtual servers with their addresses, then ipsets, then chains."""
-    ranks: tuple[type[Step], ...] = (SendCommands, ChangeAddresses, ChangeMembers, ReplaceChains)
+    ranks: tuple[type[Step], ...] = (
+        SendCommands,
+        ChangeAddresses,
+        ChangeMembers,
+        WriteInterimChains,
+        ReplaceChains,
+    )
     return sorted(steps, key=lambda step: ranks.index(type(step)))
 
 
-ORDERS: dict[str, Arranged] = {"ours": lambda steps: steps, "servers-first": _servers_first}
+def _final_chains_first(steps: Iterable[Step]) -> list[Step]:
+    """Ours, but another mode's rules in chains of both modes go with the first chains."""
+    found = list(steps)
+    final = [step for step in found if isinstance(step, ReplaceChains)]
+    return [final[-1] if isinstance(step, WriteInterimChains) else step for step in found]
+
+
+ORDERS: dict[str, Arranged] = {
+    "ours": lambda steps: steps,
+    "servers-first": _servers_first,
+    "final-chains-first": _final_chains_first,
+}
 
 
 def parts(step: Step) -> Iterator[Step]:
@@ -58,7 +76,7 @@ def parts(step: Step) -> Iterator[Step]:
                 yield ChangeMembers(family, tuple(group), ())
             for _, group in groupby(added, lambda member: member.set):
                 yield ChangeMembers(family, (), tuple(group))
-        case ChangeAddresses() | ReplaceChains():
+        case ChangeAddresses() | WriteInterimChains() | ReplaceChains():
             yield step
 
 
@@ -87,10 +105,10 @@ def _taken_apart(arranged: Arranged) -> Callable[..., Transaction]:
     return transaction
 
 
-def _with_leave(path: str, node: str) -> Callable[[applier.IpvsKernel, Step], None]:
+def _waiting(path: str, node: str) -> Callable[[applier.IpvsKernel, Step], None]:
     do = applier.IpvsKernel._execute
 
-    def asking(kernel: applier.IpvsKernel, step: Step) -> None:
+    def wait_and_do(kernel: applier.IpvsKernel, step: Step) -> None:
         if kernel._family is Family.IPV4 and node == NODE:
             with socket.socket(socket.AF_UNIX) as line:
                 line.connect(path)
@@ -98,13 +116,13 @@ def _with_leave(path: str, node: str) -> Callable[[applier.IpvsKernel, Step], No
                 line.recv(1)
         do(kernel, step)
 
-    return asking
+    return wait_and_do
 
 
 if __name__ == "__main__":
     _, name, where, node, *arguments = sys.argv
     with (
         mock.patch.object(applier, "transaction", _taken_apart(ORDERS[name])),
-        mock.patch.object(applier.IpvsKernel, "_execute", _with_leave(where, node)),
+        mock.patch.object(applier.IpvsKernel, "_execute", _waiting(where, node)),
     ):
         sys.exit(main(arguments))

@@ -1,9 +1,10 @@
-"""Services that come, change and go in ipvs mode, one step of the proxy at a time: whoever asks between two steps
-gets the old answer or the new one, and no third.
+"""Services that come, change and go in ipvs mode, one step of the proxy at a time: a packet between two steps is treated
+as before or as after, and in no third way.
 
-`tests/uml/test_ipvs.py` runs this in a guest.  The proxy asks for leave before each step (`tests.uml.stepwise`), so no
-answer depends on how busy the machine is.
-The control is kube-proxy's order of steps, in which a Service is reached before all that belongs to it stands.
+`tests/uml/test_ipvs.py` runs this in a guest.  The proxy waits before each step (`tests.uml.stepwise`), so no
+result depends on how busy the machine is.
+The controls are kube-proxy's order of steps, in which a Service is reached before all that belongs to it stands, and the order
+in which another mode's rules end with the first chains.
 Sources: ``life.atomic``, ``cip.up-down``, ``masq.*``, ``itp.local.none``, ``etp.local.none`` in the catalogue of behaviours.
 """
 
@@ -60,7 +61,7 @@ from kproxy.spec.outcome import Delivered, SourceIP
 
 ROOT = Path(__file__).parents[3]
 PATIENCE = 600.0
-"""Seconds that a proxy may take for its steps: at each of them everybody asks."""
+"""Seconds that a proxy may take for its steps: at each of them all clients send."""
 SILENCE = 0.3
 """Seconds without an answer that count as silence: between two steps nothing else goes on."""
 FEWEST_STEPS = 20
@@ -68,7 +69,7 @@ FEWEST_STEPS = 20
 
 @dataclass(frozen=True)
 class Turn:
-    """Two states of a Service (None: there is none), and what one who asks may see in each."""
+    """Two states of a Service (None: there is none), and what a sender may see in each."""
 
     sender: Vantage
     to: Target
@@ -184,12 +185,12 @@ TURNS = (*COMING, *CHANGING, *STAYING)
 
 
 class Play:
-    """A lab in which all Services change at once, there and back; at each step of node a's proxy everybody asks."""
+    """A lab in which all Services change at once, there and back; at each step of node a's proxy all clients send."""
 
     def __init__(self, bed: NetnsTestbed, instance: Instance) -> None:
         self.bed, self.instance, self.world = bed, instance, World(instance)
         self.lawful: tuple[str, ...] = ()
-        """The states whose answers are lawful now; none: nobody asks."""
+        """The states whose answers are lawful now; none: nothing is sent."""
         self.steps = 0
         self.wrong: list[tuple[str, Turn, Observation]] = []
 
@@ -200,18 +201,18 @@ class Play:
             self.lawful = ("before", "after")
             await way()
             self.lawful = (state,)
-            await self._ask("when all is done")
+            await self._send("when all is done")
             self.lawful = ()
 
     async def take_over(self) -> None:
-        """All Services in their second state, in another mode until the proxy starts in its own; at each of its steps everybody asks."""
+        """All Services in their second state, in another mode until the proxy starts in its own; at each of its steps all clients send."""
         await self.there()
         self.lawful = ("refused_somehow",)
-        await self._ask("in the other mode")
+        await self._send("in the other mode")
         await self.bed.change([RestartProxy("a", ())])
         await self.bed.settle()
         self.lawful = ("after",)
-        await self._ask("when all is done")
+        await self._send("when all is done")
         self.lawful = ()
 
     async def there(self) -> None:
@@ -236,16 +237,16 @@ class Play:
         await self.bed.settle()
 
     async def give_leave(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Let a proxy's step happen when everybody has asked what there is before it."""
+        """Let a proxy's step happen when all clients have sent before it."""
         step = (await reader.readuntil(b"\0")).decode().rstrip("\0")
         if self.lawful and not for_a_sentinel(step):
             self.steps += 1
-            await self._ask(f"before {step.partition(chr(10))[0]} ...")
+            await self._send(f"before {step.partition(chr(10))[0]} ...")
         writer.write(b".")
         await writer.drain()
         writer.close()
 
-    async def _ask(self, when: str) -> None:
+    async def _send(self, when: str) -> None:
         probes = [Probe(sender=turn.sender, to=turn.to, expect=self._expected(turn)) for turn in TURNS]
         seen = await asyncio.gather(*(self.bed.probe(self.instance, probe, 1) for probe in probes))
         for turn, probe, (one,) in zip(TURNS, probes, seen, strict=True):
@@ -310,8 +311,8 @@ def stepwise(order: str, gate: Path) -> Subject:
     return replace(load_subject("kproxy"), command=command, environment={"PYTHONPATH": str(ROOT)})
 
 
-def test_between_two_steps_everybody_gets_the_old_answer_or_the_new_one(tmp_path: Path) -> None:
-    nobody_was_wrong(asyncio.run(played("ours", tmp_path, patience=5.0)))
+def test_between_two_steps_a_packet_is_treated_as_before_or_as_after(tmp_path: Path) -> None:
+    all_was_lawful(asyncio.run(played("ours", tmp_path, patience=5.0)))
 
 
 @pytest.mark.parametrize("before", ["iptables", "nftables", "userspace"])
@@ -319,12 +320,25 @@ def test_what_another_mode_serves_is_served_before_each_step_of_a_start(
     before: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(subject.MODE_BEFORE, "ipvs", before)
-    nobody_was_wrong(
+    all_was_lawful(
         asyncio.run(played("ours", tmp_path, patience=5.0, how=Play.take_over, profile=MODE_CHANGE))
     )
 
 
-def nobody_was_wrong(play: Play) -> None:
+@pytest.mark.parametrize("before", ["iptables", "userspace"])
+def test_where_that_modes_rules_end_with_the_first_chains_its_services_are_not_served(
+    before: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control; a table of nftables mode is its own, and is not touched by these chains."""
+    monkeypatch.setitem(subject.MODE_BEFORE, "ipvs", before)
+    taken_over = played(
+        "final-chains-first", tmp_path, patience=SILENCE, how=Play.take_over, profile=MODE_CHANGE
+    )
+    play = asyncio.run(taken_over)
+    assert [when for when, _, _ in play.wrong if when != "when all is done"]
+
+
+def all_was_lawful(play: Play) -> None:
     reported = [
         f"{when}: {turn.sender} -> {turn.then.name} {turn.to.kind.name}: {one.text}"
         for when, turn, one in play.wrong

@@ -25,6 +25,7 @@ from kproxy.proxy.backends.ipvs.diff import (
     SetDestination,
     SetServer,
     Step,
+    WriteInterimChains,
     full_transaction,
     transaction,
 )
@@ -78,7 +79,7 @@ class IpvsState:
             case ChangeAddresses(addresses, bind):
                 _refuse_if(self._held.addresses.isdisjoint(addresses) is not bind, step)
                 self._held.addresses ^= set(addresses)
-            case ReplaceChains(ruleset):
+            case WriteInterimChains(ruleset) | ReplaceChains(ruleset):
                 self._tables = RestoredTables()
                 self._tables.apply("".join(map(str, chain_blocks(ruleset))))
                 self._tables.apply(_hook_text(ruleset))

@@ -145,17 +145,26 @@ class ChangeAddresses:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplaceChains:
-    """Replacement of all chains and of the jumps to them; ``interim``: another mode's rules in them stay behind ours."""
+class WriteInterimChains:
+    """All chains and the jumps to them while another mode may serve: its rules in chains of both modes stay behind ours."""
 
     ruleset: Ruleset
-    interim: bool = False
 
     def __str__(self) -> str:
-        return "chains of two modes" if self.interim else "chains"
+        return "chains of two modes"
 
 
-Step = SendCommands | ChangeMembers | ReplaceChains | ChangeAddresses
+@dataclass(frozen=True, slots=True)
+class ReplaceChains:
+    """Replacement of all chains and of the jumps to them."""
+
+    ruleset: Ruleset
+
+    def __str__(self) -> str:
+        return "chains"
+
+
+Step = SendCommands | ChangeMembers | WriteInterimChains | ReplaceChains | ChangeAddresses
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +199,8 @@ def transaction(actual: KernelState, delta: Delta, family: Family) -> Transactio
     steps: Iterable[Step] = (
         SendCommands(tuple(order for p in marks for order in p.additions())),
         ChangeMembers(family, members.removed_first, members.added_first),
-        *(_first_chains(ruleset, interim=delta.whole) for ruleset in rulesets),
+        *(WriteInterimChains(interim_ruleset(ruleset)) for ruleset in rulesets if delta.whole),
+        *(ReplaceChains(ruleset) for ruleset in rulesets if not delta.whole),
         ChangeAddresses(tuple(use for use in delta.unneeded if not isinstance(use, Member)), bind=False),
         ChangeMembers(family, members.revoked, ()),
         SendCommands(tuple(order for p in others for order in (*p.additions(), *p.removals()))),
@@ -201,10 +211,6 @@ def transaction(actual: KernelState, delta: Delta, family: Family) -> Transactio
     )
     draining = tuple(key for key, p in planned.items() if p.draining())
     return Transaction(tuple(step for step in steps if not _empty(step)), draining)
-
-
-def _first_chains(ruleset: Ruleset, *, interim: bool) -> ReplaceChains:
-    return ReplaceChains(interim_ruleset(ruleset), interim=True) if interim else ReplaceChains(ruleset)
 
 
 class _ServerCommands:
@@ -326,5 +332,5 @@ def _empty(step: Step) -> bool:
             return not removed and not added
         case ChangeAddresses(addresses):
             return not addresses
-        case ReplaceChains():
+        case WriteInterimChains() | ReplaceChains():
             return False

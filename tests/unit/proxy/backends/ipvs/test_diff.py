@@ -19,6 +19,7 @@ from kproxy.proxy.backends.ipvs.diff import (
     KernelState,
     ReplaceChains,
     Transaction,
+    WriteInterimChains,
     full_transaction,
     transaction,
 )
@@ -170,7 +171,9 @@ def test_the_chains_of_a_start_leave_what_another_mode_serves_alone() -> None:
     assert before_and_after(todo, f"add {SERVER} rr flags 0x0", "chains")
     assert before_and_after(todo, "bind 203.0.113.9", "chains")
     interim, final = (
-        step.ruleset.chains[TableName.NAT][SERVICES] for step in todo.steps if isinstance(step, ReplaceChains)
+        step.ruleset.chains[TableName.NAT][SERVICES]
+        for step in todo.steps
+        if isinstance(step, WriteInterimChains | ReplaceChains)
     )
     assert all(rule.steps[0] == DESTINATION_IS_LOCAL and isinstance(rule.steps[-1], Jump) for rule in interim)
     assert len(interim) == sum(isinstance(rule.steps[-1], Jump) for rule in final) < len(final)

@@ -38,6 +38,7 @@ from kproxy.proxy.backends.ipvs.diff import (
     SetServer,
     Step,
     Transaction,
+    WriteInterimChains,
     full_transaction,
     transaction,
 )
@@ -240,8 +241,10 @@ class IpvsKernel:
                 ipsets.change_members(step)
                 self._actual.members.difference_update(step.removed)
                 self._actual.members.update(step.added)
-            case ReplaceChains(ruleset, interim):
-                self._chains.write(ruleset, interim=interim)
+            case WriteInterimChains(ruleset):
+                self._chains.write_interim(ruleset)
+            case ReplaceChains(ruleset):
+                self._chains.replace(ruleset)
             case ChangeAddresses(addresses, bind=True):
                 device.add_addresses(addresses)
                 self._actual.addresses.update(addresses)

@@ -56,9 +56,15 @@ class IptablesChains:
 
     tools: Tools
 
-    def write(self, ruleset: Ruleset, *, interim: bool = False) -> None:
-        """Write all chains, then the missing jumps; ``interim``: what another mode serves by chains of both, it goes on to serve."""
-        following = {place: self._others_rules(*place) for place in _SERVING} if interim else {}
+    def write_interim(self, ruleset: Ruleset) -> None:
+        """Write all chains, then the missing jumps: what another mode serves by chains of both, it goes on to serve."""
+        self._write(ruleset, {place: self._others_rules(*place) for place in _SERVING})
+
+    def replace(self, ruleset: Ruleset) -> None:
+        """Write all chains, then the missing jumps: another mode's rules in chains of both go."""
+        self._write(ruleset, {})
+
+    def _write(self, ruleset: Ruleset, following: Following) -> None:
         self.tools.restore(chain_blocks(ruleset, following))
         missing = {(hook.table, hook.chain) for hook in self.missing_hooks(ruleset.hooks)}
         if missing:
