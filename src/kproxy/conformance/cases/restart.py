@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kproxy.conformance.case import (
     DEFAULT,
+    DROPPED,
     MASQUERADED,
     SAME_ENDPOINT,
     UNTOUCHED,
@@ -18,6 +19,7 @@ from kproxy.conformance.case import (
     ContinuousProbe,
     Feature,
     Open,
+    Policy,
     Probe,
     Restart,
     Send,
@@ -102,6 +104,32 @@ FLOWS_GO_ON = case(
     features=FEATURES | {Feature.NODE_PORT},
     profile=RESTART,
     regressions={"R008", "R109"},
+)
+
+POLICY_STAYS = "conntrack.udp.stays-on-policy-change"
+
+UDP_FLOWS_STAY_WHERE_POLICY_LEAVES_NOTHING = case(
+    "restart.udp-flows-stay-where-policy-leaves-nothing",
+    "A UDP flow that a policy left in its place stays there when the proxy has started again; new datagrams get no answer.",
+    Apply(WEB, far := service("far", "b1", ports=UDP_PORT)),
+    Open(flow="pod", sender=pod("a2"), to=far.cluster_ip, expect=delivered_to("b1")),
+    Apply(inward := far.replace(internal_policy=Policy.LOCAL)),
+    Probe(sender=pod("a2"), to=inward.cluster_ip, expect=DROPPED, clauses=(change.POLICY,)),
+    Send(flow="pod", expect=SAME_ENDPOINT, clauses=(POLICY_STAYS,)),
+    Restart("a"),
+    Send(flow="pod", expect=SAME_ENDPOINT, clauses=(UDP_STAYS, POLICY_STAYS)),
+    Probe(sender=pod("a2"), to=inward.cluster_ip, expect=DROPPED),
+    Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1")),
+    clauses=POD_CLAUSES
+    | {
+        "protocol.udp.served",
+        "internal-policy.local.drop-without-local-endpoint",
+        "change.policy.followed",
+        POLICY_STAYS,
+        UDP_STAYS,
+    },
+    features=FEATURES | {Feature.INTERNAL_TRAFFIC_POLICY},
+    profile=RESTART,
 )
 
 STALE_MOVES = ("restart.stale-udp-entries.reconciled", change.WHILE_DOWN)
@@ -278,6 +306,7 @@ MASQUERADE_BIT_CHANGES = case(
 
 CASES: tuple[Case, ...] = (
     FLOWS_GO_ON,
+    UDP_FLOWS_STAY_WHERE_POLICY_LEAVES_NOTHING,
     STALE_UDP_FLOWS_MOVE,
     DRAINED_ENDPOINT_RETURNS_MEANWHILE,
     NOBODY_NOTICES,

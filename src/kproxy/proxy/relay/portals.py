@@ -41,6 +41,14 @@ class Portals:
         self._keep_sources = keep_sources
         self._ports: dict[ServicePortName, tuple[ServicePlan, _Node, tuple[RelayPort, ...]]] = {}
         self._plans: dict[ServicePortName, tuple[ServicePlan, _Sockets, ServicePlan]] = {}
+        self._left_open: dict[tuple[str, str], list[RelayKey]] = {}
+
+    def adopt(self, left_open: Iterable[RelayKey]) -> None:
+        """Take sockets that an earlier daemon left open for those of the plan before the first one."""
+        self._left_open = {}
+        for key in left_open:
+            (service, _, _), address, _, _ = key
+            self._left_open.setdefault((service, address), []).append(key)
 
     def ports(
         self, plan: Plan, address: Address, node: frozenset[Address] = frozenset()
@@ -50,12 +58,16 @@ class Portals:
         ``node``: all addresses of the node.
         """
         known, self._ports = self._ports, {}
+        left_open, self._left_open = self._left_open, {}
         here = address, node
         for service in plan.services:
             before = known.get(service.name)
             if before is None or before[0] is not service or before[1] != here:
                 ports = tuple(pool_ports(service, *here, keep_sources=self._keep_sources))
-                earlier = before[2] if before is not None and before[1] == here else ()
+                if before is None:
+                    earlier = left_open.get((str(service.name), str(address)), [])
+                else:
+                    earlier = [port.key for port in before[2] if before[1] == here]
                 before = service, here, (*ports, *_kept_for_flows(service, ports, earlier))
             self._ports[service.name] = before
         return tuple(port for _, _, ports in self._ports.values() for port in ports)
@@ -127,7 +139,7 @@ def pool_ports(
 
 
 def _kept_for_flows(
-    service: ServicePlan, ports: Iterable[RelayPort], earlier: Iterable[RelayPort]
+    service: ServicePlan, ports: Iterable[RelayPort], earlier: Iterable[RelayKey]
 ) -> Iterator[RelayPort]:
     """Sockets that no frontend leads to any more: flows stay with an endpoint that serves, and nothing is chosen there.
 
@@ -137,9 +149,19 @@ def _kept_for_flows(
         return
     serving = frozenset((str(one.address), one.port) for one in service.serving)
     open_now = {port.key for port in ports}
-    for port in earlier:
-        if port.key not in open_now:
-            yield msgspec.structs.replace(port, endpoints=(), serving=serving, frontends=frozenset())
+    for key in earlier:
+        if key not in open_now:
+            (name, protocol, scope), address, number, keeps_source = key
+            yield RelayPort(
+                service=name,
+                protocol=protocol,
+                address=address,
+                port=number,
+                scope=scope,
+                endpoints=(),
+                serving=serving,
+                keeps_source=keeps_source,
+            )
 
 
 def _pools(service: ServicePlan) -> dict[PoolScope, Pool]:

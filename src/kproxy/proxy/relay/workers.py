@@ -43,6 +43,11 @@ class WorkerRelay:
         self._behind = False
         self._took_over = False
 
+    def numbers(self) -> Mapping[RelayKey, int]:
+        """The number of each port that is open, those that an earlier daemon opened too."""
+        with self._at_work():
+            return {key: number for worker in self._workers for key, number in worker.open.items()}
+
     def open_missing(self, ports: Iterable[RelayPort]) -> Mapping[RelayKey, int]:
         """Open those ports that are not open; returns the number of each that is.  Those that are keep their endpoints."""
         wanted = tuple(ports)

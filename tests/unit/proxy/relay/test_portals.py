@@ -61,6 +61,22 @@ def test_flows_may_stay_with_endpoints_that_another_mode_gave_them() -> None:
     assert (service.serving, service.relay_sockets) == ((FAR,), (socket(40_001),))
 
 
+def test_so_does_one_that_an_earlier_daemon_left_open() -> None:
+    empty = msgspec.structs.replace(NODE_PORT, pool=Pool(PoolScope.LOCAL, ()), on_empty=OnEmpty.DROP)
+    (opened,) = Portals().ports(plan(NODE_PORT, protocol=Protocol.UDP, serving=(FAR,)), NODE)
+    given = plan(empty, protocol=Protocol.UDP, serving=(FAR,))
+    assert Portals().ports(given, NODE) == ()
+    portals = Portals()
+    portals.adopt([opened.key])
+    (kept,) = portals.ports(given, NODE)
+    assert (kept.key, kept.endpoints) == (opened.key, ())
+    assert kept.serving == {("10.0.0.2", 8080)}
+    assert portals.ports(plan(empty, protocol=Protocol.UDP, serving=()), NODE) == ()
+    elsewhere = Portals()
+    elsewhere.adopt([opened.key])
+    assert elsewhere.ports(given, OTHER) == ()
+
+
 def test_a_socket_of_datagrams_stays_open_for_its_flows_where_nothing_is_chosen_any_more() -> None:
     """A policy that has become Local on a node without an endpoint (``conntrack.udp.stays-on-policy-change``)."""
     empty = msgspec.structs.replace(NODE_PORT, pool=Pool(PoolScope.LOCAL, ()), on_empty=OnEmpty.DROP)

@@ -25,6 +25,9 @@ from kproxy.proxy.relay.workers import WorkerRelay
 class FamilyRelay(Interface):
     """The relay of one family: in this process, or in workers that outlive it."""
 
+    def numbers(self) -> Mapping[RelayKey, int]:
+        """The number of each port that is open, those that an earlier daemon opened too."""
+
     def open_missing(self, ports: Iterable[RelayPort]) -> Mapping[RelayKey, int]:
         """Open those ports that are not open; returns the number of each that is."""
 
@@ -99,6 +102,8 @@ class PortalDataplane(WrappedDataplane):
         Endpoints change once the rules are written: while the kernel refuses, all stays as it was (``writes.refused.rules-kept``).
         """
         node = tuple(self._addresses())
+        if self._address is None:
+            self._portals.adopt(self._relay.numbers())
         address = self._address = self._choose_address(plan.family, node)
         ports = self._portals.ports(plan, address, frozenset(node))
         numbers = self._relay.open_missing(ports)

@@ -10,14 +10,14 @@ import msgspec
 import pytest
 
 from kproxy.linux.host import HostError, Reason
-from kproxy.model.network import Family
+from kproxy.model.network import Family, Protocol
 from kproxy.proxy.backends import Applied
 from kproxy.proxy.daemon.http.live_metrics import relay_metrics
 from kproxy.proxy.daemon.sync.relaying import PortalDataplane, RelayingDataplane
 from kproxy.proxy.plan import Plan, Pool, PoolScope
 from kproxy.proxy.relay.portals import Portals
 from kproxy.proxy.relay.relay import LocalRelay
-from tests.support.node_port_plans import NEAR, NODE_PORT, plan
+from tests.support.node_port_plans import FAR, NEAR, NODE_PORT, plan
 
 
 class Rules:
@@ -126,6 +126,21 @@ def test_rules_are_given_sockets_that_are_open(portals: Opened) -> None:
     plane.apply(plan())
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((str(socket_.address), socket_.port), timeout=5)
+
+
+def test_a_daemon_that_starts_keeps_the_sockets_that_flows_of_an_earlier_one_need(portals: Opened) -> None:
+    """A policy became Local on a node without an endpoint, and flows stay (``conntrack.udp.stays-on-policy-change``)."""
+    rules, relay, plane = portals
+    empty = msgspec.structs.replace(NODE_PORT, pool=Pool(PoolScope.LOCAL, ()))
+    plane.apply(plan(NODE_PORT, protocol=Protocol.UDP, serving=(FAR,)))
+    opened = relay.numbers()
+    plane.apply(plan(empty, protocol=Protocol.UDP, serving=(FAR,)))
+    assert relay.numbers() == opened
+    again = PortalDataplane(rules, relay, Portals(), plane._addresses)
+    again._choose_address = plane._choose_address  # type: ignore[method-assign]
+    again.apply(plan(empty, protocol=Protocol.UDP, serving=(FAR,)))
+    assert relay.numbers() == opened
+    assert [one.port for one in rules.given[-1].services[0].relay_sockets] == list(opened.values())
 
 
 def test_what_the_kernel_refuses_changes_no_endpoint(portals: Opened) -> None:
