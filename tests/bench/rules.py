@@ -6,8 +6,8 @@ import asyncio
 
 from kproxy.lab.namespaces import Namespace
 from kproxy.lab.processes import Xtables, run_in
-from kproxy.linux.host import NETLINK_NETFILTER, Netlink
 from kproxy.linux.netlink import netfilter_header
+from kproxy.linux.netlink_socket import NETLINK_NETFILTER, Netlink
 
 _NFT_MSG_GETRULE = (10 << 8) | 7
 _NFPROTO_UNSPEC = 0

@@ -20,8 +20,8 @@ from pathlib import Path
 import yaml
 
 from kproxy.cli import main
-from kproxy.linux.host import Netlink
 from kproxy.linux.netlink import NetlinkFlag
+from kproxy.linux.netlink_socket import Netlink
 from kproxy.proxy.backends.nftables.kernel.batch import BatchError, Nftables
 from kproxy.proxy.backends.nftables.kernel.messages import BatchMessage
 

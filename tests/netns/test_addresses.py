@@ -12,7 +12,7 @@ import pytest
 from kproxy.lab import namespaces
 from kproxy.lab.namespaces import Namespace
 from kproxy.linux import node_addresses as module
-from kproxy.linux.host import Netlink
+from kproxy.linux.netlink_socket import Netlink
 from kproxy.linux.node_addresses import AddressMonitor, LocalAddresses, device_addresses, list_addresses
 from kproxy.model.network import Address, Family
 from tests.support.waiting import eventually

@@ -18,9 +18,7 @@ from kproxy.conformance.testbeds.netns import NetnsTestbed, opener
 from kproxy.lab.apiserver import ResourceKind
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.processes import Xtables, run_in
-from kproxy.linux.netlink import attributes
-from kproxy.proxy.backends.nftables.kernel import messages
-from kproxy.proxy.backends.nftables.kernel.batch import Nftables
+from kproxy.linux.nft_monitor import nft_generation
 
 SOON = 1.0
 """Seconds."""
@@ -65,10 +63,8 @@ async def seconds_until(bed: NetnsTestbed, word: str, reached: Callable[[str], b
 
 def transactions(bed: NetnsTestbed) -> int:
     """How many node a's nf_tables has had."""
-    with bed.lab.network["a"].entered(), Nftables() as nftables:
-        found = nftables.get(messages.GET_GENERATION)
-        assert found is not None
-        return int.from_bytes(attributes(found)[1])
+    with bed.lab.network["a"].entered():
+        return int.from_bytes(nft_generation())
 
 
 def test_a_service_cidr_that_comes_or_goes_is_followed_at_once() -> None:

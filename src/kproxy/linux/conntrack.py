@@ -15,8 +15,9 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import TYPE_CHECKING
 
 from kproxy.linux import host
-from kproxy.linux.host import NETLINK_NETFILTER, HostError, Netlink, Reason, netlink_error
+from kproxy.linux.host import HostError, Reason
 from kproxy.linux.netlink import NetlinkFlag, attribute, attributes, nested, netfilter_header
+from kproxy.linux.netlink_socket import NETLINK_NETFILTER, Netlink, NetlinkError
 from kproxy.model.network import Address, Family
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def delete_flows(flows: Iterable[UdpFlow]) -> int:
         results = netlink.send_all(requests)
     refused = next((number for number in results if number not in {0, errno.ENOENT}), None)
     if refused is not None:
-        raise netlink_error("delete conntrack entry", refused)
+        raise NetlinkError("delete conntrack entry", refused)
     return results.count(0)
 
 

@@ -2,7 +2,7 @@
 
 Only the few lines of the wire format that the project needs (linux/netlink.h, linux/netfilter/nfnetlink.h):
 importing a full netlink library costs a quarter of a second, and it dumps conntrack ten times more
-slowly.  Pure: the socket is `kproxy.linux.host.Netlink`.
+slowly.  Pure: the socket is `kproxy.linux.netlink_socket.Netlink`.
 """
 
 from __future__ import annotations

@@ -13,8 +13,10 @@ import socket
 import struct
 from array import array
 
-from kproxy.linux.host import ALL_BITS, RECEIVE_BUFFER, netlink_socket, os_error
+from kproxy.linux.host import os_error
+from kproxy.linux.netlink_socket import RECEIVE_BUFFER, netlink_socket
 
+ALL_BITS = 0xFFFFFFFF
 _SOL_NETLINK = 270
 _ADD_MEMBERSHIP = 1
 _DROP_MEMBERSHIP = 2

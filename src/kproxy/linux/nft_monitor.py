@@ -14,18 +14,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from weakref import WeakSet
 
-from kproxy.linux import host
 from kproxy.linux.netlink import (
-    NLMSG_ERROR,
-    NetlinkFlag,
     attributes,
-    error_number,
     first_message_type,
     messages,
     netfilter_header,
-    netlink_message,
 )
-from kproxy.linux.netlink_multicast import MulticastListener
+from kproxy.linux.netlink_multicast import ALL_BITS, MulticastListener
+from kproxy.linux.netlink_socket import NETLINK_NETFILTER, Netlink
 from kproxy.model.network import Family
 
 if TYPE_CHECKING:
@@ -93,7 +89,7 @@ class NftMonitor:
         `HostError` when joining fails.
         """
         self._substring = substring
-        self._listener = MulticastListener(host.NETLINK_NETFILTER, _GROUP)
+        self._listener = MulticastListener(NETLINK_NETFILTER, _GROUP)
         with self._lock:
             self._all.add(self)
             if self._pauses:
@@ -134,7 +130,7 @@ class NftMonitor:
         else:
             self._listener.pause()
 
-    def ignore_port(self, port: int, mask: int = host.ALL_BITS) -> None:
+    def ignore_port(self, port: int, mask: int = ALL_BITS) -> None:
         """Ignore changes by netlink sockets with that port (compared under ``mask``); 0: ignore none."""
         self._listener.ignore_port(port, mask)
 
@@ -153,18 +149,9 @@ def nft_generation() -> bytes:
 
     Raises `HostError`.
     """
-    with _GenerationSocket(host.NETLINK_NETFILTER) as netlink:
-        return netlink.current()
-
-
-class _GenerationSocket(host.Netlink):
-    def current(self) -> bytes:
-        body = netfilter_header(_UNSPECIFIED)
-        self._send(netlink_message(_GET_GENERATION, NetlinkFlag.REQUEST, self._sequence, body))
-        answer = next(messages(self._receive()))
-        if answer.type == NLMSG_ERROR:
-            raise host.netlink_error("query the generation of nf_tables", error_number(answer.payload))
-        return bytes(attributes(answer.payload[_HEADER:])[_GENERATION_ID])
+    with Netlink(NETLINK_NETFILTER) as netlink:
+        answer = netlink.get(_GET_GENERATION, netfilter_header(_UNSPECIFIED))
+    return bytes(attributes(answer[_HEADER:])[_GENERATION_ID])
 
 
 def format_changes(changes: Iterable[NftChange]) -> tuple[str, ...]:

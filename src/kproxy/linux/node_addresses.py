@@ -15,9 +15,9 @@ import struct
 from ipaddress import IPv4Address, IPv6Address
 from typing import TYPE_CHECKING, NamedTuple
 
-from kproxy.linux.host import Netlink
 from kproxy.linux.netlink import attributes, messages
 from kproxy.linux.netlink_multicast import MulticastListener
+from kproxy.linux.netlink_socket import Netlink
 from kproxy.model.network import Family, parse_address
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import socket
 import struct
 from dataclasses import dataclass
 
-from kproxy.linux.host import Netlink, netlink_error
 from kproxy.linux.netlink import NetlinkFlag, attribute
+from kproxy.linux.netlink_socket import Netlink, NetlinkError
 from kproxy.model.network import Family
 
 _NEW_ROUTE, _DELETE_ROUTE, _NEW_RULE, _DELETE_RULE = 24, 25, 32, 33
@@ -54,7 +54,7 @@ def _send(what: str, requests: list[tuple[int, NetlinkFlag, bytes]], accepted: s
     with Netlink(socket.NETLINK_ROUTE) as netlink:
         for number in netlink.send_all(requests):
             if number not in accepted:
-                raise netlink_error(what, number)
+                raise NetlinkError(what, number)
 
 
 def _route(family: Family, route: MarkedRoute) -> bytes:

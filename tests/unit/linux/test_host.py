@@ -89,11 +89,12 @@ import os, socket
 from kproxy.linux import host
 from kproxy.linux.conntrack import delete_flows
 from kproxy.linux.netlink import NetlinkFlag, netfilter_header
+from kproxy.linux.netlink_socket import NETLINK_NETFILTER, Netlink
 if os.geteuid() == 0:
     os.setgroups([])
     os.setresgid(65534, 65534, 65534)
     os.setresuid(65534, 65534, 65534)
-with host.Netlink(host.NETLINK_NETFILTER) as netlink:
+with Netlink(NETLINK_NETFILTER) as netlink:
     try:
         netlink.send_all([(7 << 8, NetlinkFlag.CREATE, netfilter_header(0))] * 3)
     except host.HostError as error:

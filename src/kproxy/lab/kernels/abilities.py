@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 
 from kproxy.lab.namespaces import LabError, Namespace, create_namespace
-from kproxy.linux.host import HostError, Netlink
+from kproxy.linux.host import HostError
 from kproxy.linux.netlink import NetlinkFlag, attribute, attributes, nested
+from kproxy.linux.netlink_socket import Netlink
 
 
 class Ability(enum.Enum):

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from kproxy import __version__
-from kproxy.linux import host
 from kproxy.linux.host import HostError
+from kproxy.linux.netlink_socket import require_net_admin
 from kproxy.proxy.backends import find_backend
 from kproxy.proxy.daemon import logs, node_tuning
 from kproxy.proxy.daemon.config.configuration import Configuration
@@ -84,7 +84,7 @@ def write_configuration(config: Configuration, path: Path) -> int:
 def cleanup_node() -> int:
     """``--cleanup``: remove the rules of every mode from this node (``life.cleanup``)."""
     try:
-        host.require_net_admin()
+        require_net_admin()
     except HostError as error:
         log.error("nothing removed: %s", error)  # noqa: TRY400 - the reason is all there is
         return EXIT_FAILURE

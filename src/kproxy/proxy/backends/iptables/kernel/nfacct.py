@@ -11,10 +11,10 @@ import logging
 import struct
 from typing import TYPE_CHECKING
 
-from kproxy.linux import host
 from kproxy.linux.host import HostError
 from kproxy.linux.netfilter.rules import CountPacket, End, Rule
 from kproxy.linux.netlink import NetlinkFlag, attribute, attributes, netfilter_header
+from kproxy.linux.netlink_socket import NETLINK_NETFILTER, Netlink
 from kproxy.proxy.backends.xtables.blocks import Block
 from kproxy.proxy.backends.xtables.rules import PacketCounter, TableName, specification
 
@@ -68,7 +68,7 @@ def _accepts(tools: Tools, rules: Iterable[Rule]) -> bool:
 def read_packet_counts() -> dict[PacketCounter, int]:
     """Packets counted so far, by counter; raises `HostError` where the kernel has no nfacct."""
     found: dict[PacketCounter, int] = {}
-    with host.Netlink(host.NETLINK_NETFILTER) as netlink:
+    with Netlink(NETLINK_NETFILTER) as netlink:
         for payload in netlink.dump(_GET, netfilter_header(_UNSPECIFIED_FAMILY)):
             entry = attributes(payload[_HEADER_SIZE:])
             name = bytes(entry[_NAME]).rstrip(b"\0").decode(errors="replace")
@@ -101,7 +101,7 @@ def _encode_name(counter: PacketCounter) -> bytes:
 def _send_all(requests: Iterable[tuple[int, NetlinkFlag, bytes]]) -> list[int]:
     """Send requests; returns the errno of each reply, none where netlink is unavailable."""
     try:
-        with host.Netlink(host.NETLINK_NETFILTER) as netlink:
+        with Netlink(NETLINK_NETFILTER) as netlink:
             return netlink.send_all(requests)
     except HostError:
         return []

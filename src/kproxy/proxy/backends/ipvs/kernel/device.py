@@ -13,8 +13,9 @@ import time
 from collections.abc import Iterator, Sequence
 from ipaddress import ip_address
 
-from kproxy.linux.host import HostError, Netlink, Reason, netlink_error
+from kproxy.linux.host import HostError, Reason
 from kproxy.linux.netlink import NetlinkFlag, attribute, attributes, nested
+from kproxy.linux.netlink_socket import Netlink, NetlinkError
 from kproxy.model.network import Address, Family, family_of
 from kproxy.proxy.backends.ipvs.names import DEVICE
 
@@ -46,7 +47,7 @@ def create_device() -> None:
     with Netlink(socket.NETLINK_ROUTE) as netlink:
         (number,) = netlink.send_all([(_NEW_LINK, NetlinkFlag.CREATE | NetlinkFlag.EXCL, body)])
     if number == errno.EPERM:
-        raise netlink_error(f"create device {DEVICE}", number)
+        raise NetlinkError(f"create device {DEVICE}", number)
     if number not in {0, errno.EEXIST}:
         fix = f"{os.strerror(number)} (a kernel with CONFIG_DUMMY, or modprobe dummy)"
         raise HostError(f"create device {DEVICE}", fix, Reason.UNSUPPORTED)
@@ -58,7 +59,7 @@ def delete_device() -> None:
     with Netlink(socket.NETLINK_ROUTE) as netlink:
         (number,) = netlink.send_all([(_DELETE_LINK, NetlinkFlag(0), body)])
     if number not in {0, errno.ENODEV}:
-        raise netlink_error(f"delete device {DEVICE}", number)
+        raise NetlinkError(f"delete device {DEVICE}", number)
 
 
 def add_addresses(addresses: Sequence[Address]) -> None:
@@ -128,7 +129,7 @@ def _is_local(netlink: Netlink, address: Address) -> bool:
     request = _ROUTE_HEADER.pack(socket.AF_INET6, address.max_prefixlen, 0, 0, 0, 0, 0, 0, 0)
     body = request + attribute(_RTA_DESTINATION, address.packed)
     try:
-        (route,) = netlink.dump(_GET_ROUTE, body, NetlinkFlag.ACK)
+        route = netlink.get(_GET_ROUTE, body)
     except HostError:
         return False
     return bool(_ROUTE_HEADER.unpack_from(route)[7] == _TYPE_LOCAL)
@@ -142,7 +143,7 @@ def _change(kind: int, flags: NetlinkFlag, addresses: Sequence[Address], ignored
         results = netlink.send_all((kind, flags, body) for body in _bodies(addresses, index))
     for address, number in zip(addresses, results, strict=True):
         if number not in ignored_errnos:
-            raise netlink_error(f"change address {address} of {DEVICE}", number)
+            raise NetlinkError(f"change address {address} of {DEVICE}", number)
 
 
 def _change_routes(
@@ -152,7 +153,7 @@ def _change_routes(
         results = netlink.send_all((kind, flags, _route(address, source)) for address in addresses)
     for address, number in zip(addresses, results, strict=True):
         if number not in {0, errno.EEXIST, errno.ESRCH}:
-            raise netlink_error(f"change the local route of {address}", number)
+            raise NetlinkError(f"change the local route of {address}", number)
 
 
 def _route(address: Address, source: Address | None) -> bytes:

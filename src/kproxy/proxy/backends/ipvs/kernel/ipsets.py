@@ -9,7 +9,8 @@ import os
 from collections.abc import Iterator
 
 from kproxy.linux import host
-from kproxy.linux.host import NETLINK_NETFILTER, HostError, Netlink, reason_of
+from kproxy.linux.host import HostError, reason_of
+from kproxy.linux.netlink_socket import NETLINK_NETFILTER, Netlink
 from kproxy.model.network import Family
 from kproxy.proxy.backends.ipvs.diff import ChangeMembers
 from kproxy.proxy.backends.ipvs.kernel import ipset_messages

@@ -6,8 +6,9 @@ import errno
 import struct
 from collections.abc import Iterable, Sequence
 
-from kproxy.linux.host import HostError, Netlink, Reason, netlink_error
+from kproxy.linux.host import HostError, Reason
 from kproxy.linux.netlink import NetlinkFlag, attribute, attributes
+from kproxy.linux.netlink_socket import Netlink, NetlinkError
 from kproxy.model.network import Family
 from kproxy.proxy.backends.ipvs.diff import (
     IpvsCommand,
@@ -51,7 +52,7 @@ class Ipvs(Netlink):
                 case _, 0:
                     pass
                 case _:
-                    raise netlink_error(f"ipvs: {order}", number)
+                    raise NetlinkError(f"ipvs: {order}", number)
         if again:
             self.send(again, family)
 
@@ -90,7 +91,7 @@ class Ipvs(Netlink):
         self.sent += 1
         (number,) = self.send_all([(self._kind, NetlinkFlag(0), body)])
         if number:
-            raise netlink_error(f"ipvs: {what}", number)
+            raise NetlinkError(f"ipvs: {what}", number)
 
 
 def has_scheduler(ipvs: Ipvs, probe: Iterable[IpvsCommand], family: Family) -> bool:

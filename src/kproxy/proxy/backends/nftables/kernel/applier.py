@@ -7,6 +7,7 @@ their endpoints (``affinity.stays-over-restart``, ``restart.rules-kept``).
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import struct
@@ -20,6 +21,7 @@ from kproxy.linux import host
 from kproxy.linux.conntrack import invalid_drops
 from kproxy.linux.host import HostError, Reason
 from kproxy.linux.netlink import attribute, attributes, netfilter_header
+from kproxy.linux.netlink_socket import NetlinkError
 from kproxy.linux.nft_monitor import NftMonitor, format_changes
 from kproxy.model.network import Family
 from kproxy.proxy.backends import Applied
@@ -50,6 +52,8 @@ _FIRST_PORT = secrets.randbits(30) << 1 | 1 << 31
 _PORT = {family: _FIRST_PORT + number for number, family in enumerate(Family)}
 """Netlink ports of our own, which distinguish our changes from those of other processes."""
 
+_ABSENT = frozenset({errno.ENOENT, errno.EINVAL, errno.EOPNOTSUPP, errno.EAFNOSUPPORT})
+"""Errnos of a query for a table that does not exist, and of all queries on a kernel without nf_tables."""
 _ELEMENTS, _KEY, _EXPIRATION = 3, 1, 5
 _SHOWN = 160
 
@@ -139,7 +143,7 @@ class NftablesKernel:
             encoder = messages.Encoder(self.family)
             answer = nftables.commit(encoder.messages(DeleteTable()))
         if answer is not None:
-            raise host.netlink_error(f"delete table {self._table_name}", answer.errno)
+            raise NetlinkError(f"delete table {self._table_name}", answer.errno)
 
     @property
     def _table_name(self) -> str:
@@ -162,7 +166,7 @@ class NftablesKernel:
             return None
         answer = nftables.commit(sent)
         if answer is not None:
-            raise host.netlink_error(self._render_message(batch, answer.number), answer.errno)
+            raise NetlinkError(self._render_message(batch, answer.number), answer.errno)
         return count
 
     def _render_message(self, batch: Iterable[Command], number: int) -> str:
@@ -176,11 +180,14 @@ class NftablesKernel:
         return texts[min(index, len(texts) - 1)][:_SHOWN]
 
     def _has_table(self, nftables: Nftables) -> bool:
-        protocol = messages.NFPROTO[self.family]
-        return (
-            nftables.get(messages.GET_TABLE, attribute(1, messages.encode_string(TABLE)), family=protocol)
-            is not None
-        )
+        body = netfilter_header(messages.NFPROTO[self.family]) + attribute(1, messages.encode_string(TABLE))
+        try:
+            nftables.get(messages.SUBSYSTEM << 8 | messages.GET_TABLE, body)
+        except NetlinkError as error:
+            if error.number in _ABSENT:
+                return False
+            raise
+        return True
 
     def _clients(self, nftables: Nftables) -> Clients:
         where = attribute(1, messages.encode_string(TABLE)) + attribute(

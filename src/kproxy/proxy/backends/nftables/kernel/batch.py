@@ -18,29 +18,23 @@ All failures are `kproxy.linux.host.HostError`.
 
 from __future__ import annotations
 
-import errno
 import socket
 import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from kproxy.linux import netlink
-from kproxy.linux.host import NETLINK_NETFILTER, HostError, Netlink, Reason, netlink_error
+from kproxy.linux.host import HostError, Reason
 from kproxy.linux.netlink import (
-    NLMSG_ERROR,
     NetlinkFlag,
     error_number,
-    messages,
-    netfilter_header,
     netlink_message,
 )
+from kproxy.linux.netlink_socket import NETLINK_NETFILTER, Netlink
 from kproxy.proxy.backends.nftables.kernel.messages import SUBSYSTEM, BatchMessage
 
 _BATCH_BEGIN, _BATCH_END = 0x10, 0x11
 _SOL_NETLINK, _SHORT_ERRORS = 270, 10
 _SO_SNDBUFFORCE = 32
-_ABSENT = frozenset({errno.ENOENT, errno.EINVAL, errno.EOPNOTSUPP, errno.EAFNOSUPPORT})
-"""Errnos of queries for an object that does not exist, and of all queries on a kernel without nf_tables."""
 
 
 class BatchError(NamedTuple):
@@ -74,16 +68,6 @@ class Nftables(Netlink):
         self._send(data)
         return self._read_errors(last)
 
-    def get(self, kind: int, *attributes_: bytes, family: int = 0) -> memoryview | None:
-        """Reply to a query for one object; None if it does not exist.  Raises `HostError`."""
-        self._sequence += 1
-        body = netfilter_header(family) + b"".join(attributes_)
-        self._send(netlink_message(SUBSYSTEM << 8 | kind, NetlinkFlag.REQUEST, self._sequence, body))
-        while True:
-            for answer in messages(self._receive()):
-                if answer.sequence == self._sequence:
-                    return _payload_or_absent(answer)
-
     def _read_errors(self, last: int) -> BatchError | None:
         """First error among the replies, which are in the socket's buffer when sending returns."""
         acknowledged, complaint = False, None
@@ -100,16 +84,6 @@ class Nftables(Netlink):
         """Enlarge the send buffer for a datagram of that size (the kernel doubles the number)."""
         if self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) < size + 4096:
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, size + 4096)
-
-
-def _payload_or_absent(answer: netlink.Message) -> memoryview | None:
-    """Payload of a reply; None for an error that means that the object does not exist."""
-    if answer.type != NLMSG_ERROR:
-        return answer.payload[4:]
-    number = error_number(answer.payload)
-    if number not in _ABSENT:
-        raise netlink_error("nftables query", number)
-    return None
 
 
 def list_items(payload: memoryview) -> Iterator[memoryview]:

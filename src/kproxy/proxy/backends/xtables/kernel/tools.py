@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from kproxy.linux import host
 from kproxy.linux.host import HostError, Reason
 from kproxy.linux.netlink import attributes, netfilter_header
+from kproxy.linux.netlink_socket import NETLINK_NETFILTER, Netlink
 from kproxy.model.network import Family
 from kproxy.proxy.backends.xtables.blocks import LEGACY_BLOCK_CHAINS, NFT_BLOCK_CHAINS
 from kproxy.proxy.backends.xtables.rules import TableName, specification
@@ -160,7 +161,7 @@ def list_chains_by_netlink(family: Family, variant: Variant) -> dict[TableName, 
 
 def _nft_chains(family: Family) -> dict[TableName, frozenset[ChainName]]:
     found: dict[str, set[ChainName]] = {table.value: set() for table in TableName}
-    with host.Netlink(host.NETLINK_NETFILTER) as netlink:
+    with Netlink(NETLINK_NETFILTER) as netlink:
         for payload in netlink.dump(_NFT_MSG_GETCHAIN, netfilter_header(_NFPROTO[family])):
             chain = attributes(payload[_NFGENMSG_SIZE:])
             table, name = (_text(chain[kind]) for kind in (_NFTA_CHAIN_TABLE, _NFTA_CHAIN_NAME))
