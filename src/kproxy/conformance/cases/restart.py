@@ -123,6 +123,7 @@ UDP_FLOWS_STAY_WHERE_POLICY_LEAVES_NOTHING = case(
     clauses=POD_CLAUSES
     | {
         "protocol.udp.served",
+        "internal-policy.local.same-node",
         "internal-policy.local.drop-without-local-endpoint",
         "change.policy.followed",
         POLICY_STAYS,
