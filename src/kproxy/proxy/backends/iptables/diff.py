@@ -20,15 +20,18 @@ From that the order of an `Update`:
    is never refused for a missing or a busy chain.
 3. Deletions from filter.  A refusal goes when nat already serves.
 
+Of an address that nat serves for some senders only (those in the cluster, by the shortcut; source ranges), filter refuses the others.  Such a
+refusal must not stand where nat has nothing, or it is met by all.  So it is added in 3 where nat begins to serve the address, and deleted in 1
+where nat ceases to.
+
 Rules of shared chains stand in trees (``dispatch_tree``).  A chain that differs is written as a whole, and there is no other way to
-change one: they are short.  What is new in filter (1) is the tree of both states' refusals, what is left (3) that of the new
-state's alone.  A tree that takes more than one block is written from its leaves to its root, and then chains that are no longer in
+change one: they are short.  Step 1 writes the tree of the refusals that stand while nat changes, step 3 that of the new state's alone.  A tree that takes more than one block is written from its leaves to its root, and then chains that are no longer in
 it go.  In between, some chains are of the old tree and some of the new one.  A packet for an address in both finds its rule all the
 same: a chain named after a group leads to all addresses of the group, in either tree, and the chains that it leads to do so too, for they were
 there before it.
 
-A `Rewrite` knows only the names of the chains that exist.  It appends the new refusals to the old chains of filter, writes nat as
-above, and then rewrites the chains of filter as a whole.  Declaring a chain (``:NAME - [0:0]``) flushes it, hence a declaration
+A `Rewrite` knows only the names of the chains that exist: nat has nothing for a service port without any.  It appends the new refusals to
+the old chains of filter, writes nat as above, and then rewrites the chains of filter as a whole.  Declaring a chain (``:NAME - [0:0]``) flushes it, hence a declaration
 stands before the lines of its chain.  Hooks in builtin chains come after everything they lead to (see ``kernel.applier``).
 
 What it costs decides the size of the blocks, measured with 5,000 Services of 5 endpoints.  With iptables-nft the time of
@@ -68,12 +71,16 @@ if TYPE_CHECKING:
 
     from kproxy.linux.netfilter.rules import Chain
     from kproxy.proxy.backends.iptables.desired_state import Chains, Pair, ServiceRules
-    from kproxy.proxy.backends.iptables.dispatch import SharedTrees
+    from kproxy.proxy.backends.iptables.dispatch import Placed, SharedTrees
     from kproxy.proxy.backends.xtables.rules import ChainName
 
 _FILTER_SHARED = tuple(shared for shared in SharedChain if shared.table is TableName.FILTER)
 _NAT_SHARED = (SharedChain.NAT_NODE_PORTS, SharedChain.NAT_SERVICES)
 """In this order, for the second leads to the first."""
+
+
+_Destination = tuple[bool, int]
+"""Which of a shared chain's trees, and the key in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +158,15 @@ class Rewrite:
         return [
             f"-A {one.shared.chain} {one.entry.item}"
             for rules in self.desired.service_rules.values()
-            for one in rules.dispatch
-            if one.shared in _FILTER_SHARED and one.shared.chain in present
+            for one in _refusals(rules.dispatch)
+            if one.shared.chain in present
+            and (_destination(one) not in _served((rules,)) or self._has_chains_of(rules))
         ]
+
+    def _has_chains_of(self, rules: ServiceRules) -> bool:
+        """True if nat has chains of a service port."""
+        present = self.existing_chains.get(TableName.NAT, frozenset())
+        return any(chain.name in present for chain in rules.chains())
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +194,12 @@ class Update:
         return "".join(map(str, self))
 
     def _both(self, pairs: Sequence[Pair]) -> dict[ChainName, tuple[str, ...]]:
-        """Filter's shared chains with the refusals of both states."""
-        removed, _ = dispatch_difference(pairs)
-        trees = edited_trees(self.desired.trees, (), [one for one in removed if one.shared in _FILTER_SHARED])
+        """Filter's shared chains while nat changes: the refusals of both states, but those that senders would meet whom nat serves in one."""
+        removed, added = map(_refusals, dispatch_difference(pairs))
+        before, after = (_served(pair[number] for pair in pairs) for number in (0, 1))
+        waiting = [one for one in added if _destination(one) in after - before]
+        staying = [one for one in removed if _destination(one) not in before - after]
+        trees = edited_trees(self.desired.trees, waiting, staying)
         return {
             name: lines
             for shared in _FILTER_SHARED
@@ -249,6 +265,26 @@ class _Change:
         self.written |= later.written
         self.unused += later.unused
         self.added_rules = (self.added_rules or 0) + (later.added_rules or 0)
+
+
+def _refusals(rules: Iterable[Placed[str]]) -> list[Placed[str]]:
+    """Those of rules in shared chains that are filter's."""
+    return [one for one in rules if one.shared in _FILTER_SHARED]
+
+
+def _served(services: Iterable[ServiceRules | None]) -> frozenset[_Destination]:
+    """Destinations that nat has a rule for."""
+    return frozenset(
+        _destination(one)
+        for rules in services
+        if rules
+        for one in rules.dispatch
+        if one.shared in _NAT_SHARED
+    )
+
+
+def _destination(rule: Placed[str]) -> _Destination:
+    return rule.addressed, rule.entry.key
 
 
 def _own_difference(before: ServiceRules | None, after: ServiceRules | None) -> _Change:

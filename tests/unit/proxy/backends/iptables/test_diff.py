@@ -136,6 +136,45 @@ def test_no_moment_leaves_a_known_address_without_an_answer(shape: Shape, before
             assert [one for one in stay if not answered(tables, one)] == []
 
 
+def treatment(tables: RestoredTables, destination: Destination) -> str:
+    """How packets to an address are treated whose sender no rule names; filter's chains may be written apart, so refusals are alike."""
+    met = rules_met(tables, "nat", "KUBE-SERVICES", destination)
+    if any(" -j KUBE-" in rule and "KUBE-NODEPORTS" not in rule for rule in met):
+        return "served"
+    chains = ("KUBE-PROXY-FIREWALL", "KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES")
+    refusals = [
+        rule
+        for chain in chains
+        for rule in rules_met(tables, "filter", chain, destination)
+        if " -d " in rule and " -s " not in rule
+    ]
+    return "refused" if refusals else "untouched"
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@given(before=plans(), after=plans())
+@settings(deadline=None)
+def test_no_moment_treats_an_address_otherwise_than_before_or_after(
+    shape: Shape, before: Plan, after: Plan
+) -> None:
+    """A refusal without a rule of nat beside it is met by senders whom the policy, or source ranges, do not concern.
+
+    A `Rewrite` knows the names of chains alone: it is held to this for new services.
+    """
+    old, new = states(before, after, shape)
+    named = {s.name for s in before.services}
+    come = plan_of(*(s for s in after.services if s.name not in named))
+    for transaction, some in (
+        (Update(old, new, SMALL_BLOCKS), destinations(before) | destinations(after)),
+        (None, destinations(come) - destinations(before)),
+    ):
+        tables, last = rewritten(old), rewritten(new)
+        lawful = {one: {treatment(tables, one), treatment(last, one)} for one in some}
+        text = str(transaction or Rewrite(existing(tables), new, SMALL_BLOCKS))
+        for _ in tables.restore(text):
+            assert [one for one in some if treatment(tables, one) not in lawful[one]] == []
+
+
 @pytest.mark.parametrize("shapes", [(SHAPE, NARROW), (NARROW, SHAPE)])
 @given(before=plans(), after=plans())
 @settings(deadline=None)
