@@ -58,7 +58,7 @@ _LINKS = {"usr/bin/python3": "python3.11"} | {
 
 
 class CannotBuild(Exception):
-    """Something that building needs is not here; says how to have it."""
+    """Something that building needs is not here; the message has the remedy."""
 
 
 def root_file_system(suite: str = SUITE) -> bytes:
@@ -67,10 +67,10 @@ def root_file_system(suite: str = SUITE) -> bytes:
     if program is None:
         raise CannotBuild(MISSING)
     hook = f'--extract-hook={sys.executable} {__file__} "$1"'
-    words = ["--variant=extract", "--mode=auto", f"--include={','.join(PACKAGES)}", "--format=tar", hook]
+    options = ["--variant=extract", "--mode=auto", f"--include={','.join(PACKAGES)}", "--format=tar", hook]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": os.environ.get("SOURCE_DATE_EPOCH", "0")}
     done = subprocess.run(
-        [program, "--quiet", *words, suite, "-"], capture_output=True, check=False, env=environment
+        [program, "--quiet", *options, suite, "-"], capture_output=True, check=False, env=environment
     )
     if done.returncode:
         raise CannotBuild(f"mmdebstrap: {done.stderr.decode(errors='replace').strip()[-1000:]}")

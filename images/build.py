@@ -1,6 +1,6 @@
 """Make our image, from Debian packages and wheels alone: ``python -m images.build [TAG] [--output FILE]``.
 
-No registry of images is asked: the base is `images.base`, kproxy and its dependencies come as wheels for the base's
+No registry of images is queried: the base is `images.base`, kproxy and its dependencies come as wheels for the base's
 Python, and Docker's engine (``DOCKER_HOST``, or the usual socket) builds the Dockerfile beside this file.
 """
 
@@ -82,11 +82,11 @@ def _install(site: Path) -> None:
     shutil.rmtree(site / "bin", ignore_errors=True)
 
 
-def _pip(*words: str) -> None:
-    command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *words]
+def _pip(*arguments: str) -> None:
+    command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise CannotBuild(f"pip {words[0]}: {done.stderr.strip()[-1000:]}")
+        raise CannotBuild(f"pip {arguments[0]}: {done.stderr.strip()[-1000:]}")
 
 
 def main() -> int:

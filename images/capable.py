@@ -1,4 +1,4 @@
-"""Run while the image is built: Python may take CAP_NET_ADMIN, whoever runs it (``images/start.py`` does).
+"""Run while the image is built: Python may take CAP_NET_ADMIN, as any user (``images/start.py`` does).
 
 A container that is not root's has no capabilities but those of the files it executes.  The kernel grants this one
 only where the container may have it (``capabilities.add``) and privileges may be gained at all.

@@ -1,6 +1,6 @@
 """Shared by all tests: how Hypothesis judges time.
 
-A busy machine makes any example slow, which says nothing about the code; pytest's own timeout ends what hangs.
+A busy machine makes any example slow, which is no defect of the code; pytest's own timeout ends what hangs.
 """
 
 from hypothesis import HealthCheck, settings

@@ -1,6 +1,6 @@
 """The manifests at a real API server: it takes them, and what they allow the daemon is enough, and is needed.
 
-Needs etcd and kube-apiserver (``KUBEBUILDER_ASSETS``); without them the tests fail and say so.
+Needs etcd and kube-apiserver (``KUBEBUILDER_ASSETS``); without them the tests fail with that message.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FEW_RIGHTS = {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpClos
 
 
 class Cluster(KubeApiServer):
-    """One that asks what a client may do, as clusters do, and lets pods be privileged, as those with kube-proxy do."""
+    """One that authorizes what clients do, as clusters do, and lets pods be privileged, as those with kube-proxy do."""
 
     def _apiserver_arguments(self) -> list[str]:
         arguments = [word for word in super()._apiserver_arguments() if "--authorization-mode" not in word]
@@ -85,11 +85,11 @@ def start(server: Cluster, objects: Objects, where: Path) -> Process:
 async def until_allowed(server: Cluster) -> None:
     """The authorizer learns of a role and its binding by watches of its own."""
     async with asyncio.timeout(30):
-        while not server.allows("list", "services"):  # noqa: ASYNC110 - nobody tells
+        while not server.allows("list", "services"):  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.05)
 
 
-async def until_said(daemon: Process, text: str) -> None:
+async def until_logged(daemon: Process, text: str) -> None:
     deadline = time.monotonic() + 30
     while text not in (log := daemon.log.read_text()):
         assert daemon.returncode is None, log
@@ -118,7 +118,7 @@ def test_the_daemon_may_do_what_it_does_with_the_role_and_not_without(tmp_path: 
         async with cluster(tmp_path) as server:
             daemon = start(server, objects, tmp_path)
             try:
-                await until_said(daemon, "forbidden")
+                await until_logged(daemon, "forbidden")
             finally:
                 await stop(daemon)
             daemon.log.unlink()
@@ -127,7 +127,7 @@ def test_the_daemon_may_do_what_it_does_with_the_role_and_not_without(tmp_path: 
             await until_allowed(server)
             daemon = start(server, objects, tmp_path)
             try:
-                await until_said(daemon, "IPv4: synced")
+                await until_logged(daemon, "IPv4: synced")
                 assert "forbidden" not in daemon.log.read_text()
                 assert "Starting" in server.events()
             finally:

@@ -42,7 +42,7 @@ _DATAPATH_SIZES = (Size(100, 1), Size(1000, 1), Size(10_000, 1))
 """One endpoint each: how a packet finds its Service does not depend on endpoints."""
 
 
-Say = Callable[[str], None]
+Progress = Callable[[str], None]
 """Shows what is being done."""
 
 
@@ -56,7 +56,7 @@ Found = TypeVar("Found", bound=_Found)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure as the arguments say, and report; returns the exit status."""
+    """Measure as the arguments specify, and report; returns the exit status."""
     options = _parser().parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else 200)
     if options.relay:
@@ -98,7 +98,7 @@ def _wanted(options: argparse.Namespace) -> RunOptions:
 
 def _measure_all(
     orders: Sequence[Order],
-    measuring: Callable[[Order, Say], Coroutine[object, object, Found]],
+    measuring: Callable[[Order, Progress], Coroutine[object, object, Found]],
     console: Console,
 ) -> tuple[list[Found], int]:
     """What was found for each order, and the exit status by the troubles of the proxies; raises `LabError`."""
@@ -107,7 +107,7 @@ def _measure_all(
     for order in orders:
         try:
             with console.status(order.title) as line:
-                found.append(asyncio.run(measuring(order, partial(_say, line, order.title))))
+                found.append(asyncio.run(measuring(order, partial(_show_progress, line, order.title))))
         except LabError as reason:
             raise LabError(f"{order.title}: {reason}") from reason
         for name, trouble in found[-1].troubles.items():
@@ -127,8 +127,8 @@ def _run(orders: Sequence[Order], options: argparse.Namespace, console: Console)
 def _run_idle(orders: Sequence[Order], options: argparse.Namespace, console: Console) -> int:
     """CPU time and memory of proxies at rest; there are no goals."""
 
-    def measuring(order: Order, say: Say) -> Coroutine[object, object, idle.Measured]:
-        return idle.measure(order, options.idle, options.unrelated, say)
+    def measuring(order: Order, progress: Progress) -> Coroutine[object, object, idle.Measured]:
+        return idle.measure(order, options.idle, options.unrelated, progress)
 
     found, status = _measure_all(orders, measuring, console)
     results = [result for measured in found for result in measured.results]
@@ -143,8 +143,8 @@ def _run_datapath(orders: Sequence[Order], options: argparse.Namespace, console:
     crowd = Crowd(options.endpoints) if options.endpoints else None
     extent = datapath.Extent(options.connects, crowd, load=options.load, churn=options.churn)
 
-    def measuring(order: Order, say: Say) -> Coroutine[object, object, datapath.Measured]:
-        return datapath.measure(order, extent, say)
+    def measuring(order: Order, progress: Progress) -> Coroutine[object, object, datapath.Measured]:
+        return datapath.measure(order, extent, progress)
 
     measured, status = _measure_all(orders, measuring, console)
     samples = [sample for each in measured for sample in each.samples]
@@ -166,7 +166,7 @@ def _show_facts(order: Order, console: Console) -> dict[str, str]:
     return facts
 
 
-def _say(line: Status, title: str, text: str) -> None:
+def _show_progress(line: Status, title: str, text: str) -> None:
     line.update(f"{title}: {text}")
 
 

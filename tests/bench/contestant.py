@@ -47,12 +47,12 @@ class Contestant:
         subject: Subject,
         store: ObjectStore,
         bare: Bare,
-        say: Callable[[str], None],
+        progress: Callable[[str], None],
     ) -> None:
-        """``say`` is told in words what goes on."""
+        """``progress`` gets a line of text at each step."""
         self.name, self.trouble = subject.name, ""
         self._order, self._subject, self._store = order, subject, store
-        self._bare, self._tell = bare, say
+        self._bare, self._progress = bare, progress
         self._lives = world.standing(order.size)
         self._starts: list[Cost] = []
         self._first: list[float] = []
@@ -92,15 +92,15 @@ class Contestant:
             floor=floor,
         )
 
-    def _say(self, text: str) -> None:
-        self._tell(f"{self.name}: {text}")
+    def _report(self, text: str) -> None:
+        self._progress(f"{self.name}: {text}")
 
     async def _turn(self, stage: Stage, *, last: bool) -> None:
-        self._say("start")
+        self._report("start")
         started = time.monotonic()
         tree = stage.start()
         with tree.watched():
-            # nobody is quicker than the bare tool, and asking takes processor time from those who work
+            # no proxy is quicker than the bare tool, and polling takes processor time from the proxies
             await asyncio.sleep(self._bare.quickest())
             within = self._order.patience
             programmed = [
@@ -121,7 +121,7 @@ class Contestant:
             await self._add(stage, tree)
         finally:
             self._restore_world()
-        self._say("counting rules")
+        self._report("counting rules")
         self._rules = await rules.count(stage.node, self._order.variant)
 
     async def _change(self, stage: Stage, tree: Tree) -> None:
@@ -130,7 +130,7 @@ class Contestant:
         for number in range(1, self._order.changes + 1):
             if time.monotonic() - began > self._order.budget:
                 break
-            self._say(f"endpoint change {number} of {self._order.changes}")
+            self._report(f"endpoint change {number} of {self._order.changes}")
             before = await self._rested(stage, tree)
             backend = BACKENDS[number % len(BACKENDS)]
             started = time.monotonic()
@@ -143,7 +143,7 @@ class Contestant:
 
     async def _add(self, stage: Stage, tree: Tree) -> None:
         for number in range(self._order.additions):
-            self._say(f"new Service {number + 1} of {self._order.additions}")
+            self._report(f"new Service {number + 1} of {self._order.additions}")
             await self._rested(stage, tree)
             started = time.monotonic()
             ended = await self._appear(stage, world.added(number))

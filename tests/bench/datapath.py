@@ -138,7 +138,7 @@ class _Contestant:
             await target.turn(connector, self.client, server, counts=counts)
 
 
-async def measure(order: Order, extent: Extent, say: Callable[[str], None]) -> Measured:
+async def measure(order: Order, extent: Extent, progress: Callable[[str], None]) -> Measured:
     """Measure proxies in one mode at one size.
 
     Raises `kproxy.lab.namespaces.LabError` when this machine cannot.
@@ -151,7 +151,7 @@ async def measure(order: Order, extent: Extent, say: Callable[[str], None]) -> M
             await stack.enter_async_context(_bare(connector, name, rules)) for name, rules in _BARE.items()
         ]
         for subject in order.subjects:
-            say(f"{subject.name}: start")
+            progress(f"{subject.name}: start")
             try:
                 seat = _served(order, subject, store, extent.crowd, connector, directory)
                 contestants.append(await stack.enter_async_context(seat))
@@ -161,14 +161,14 @@ async def measure(order: Order, extent: Extent, say: Callable[[str], None]) -> M
             await contestant.turn(connector, WARM_UP, counts=False)
         turns = max(1, extent.connects // TURN)
         for number in range(turns):
-            say(f"turn {number + 1} of {turns}")
+            progress(f"turn {number + 1} of {turns}")
             for contestant in _rotated(contestants, number):
                 await contestant.turn(connector, TURN, counts=True)
         for name, write in CHANGES.items() if extent.churn else ():
-            say(f"amid churn of {name}")
+            progress(f"amid churn of {name}")
             await _amid(name, write(store, order), contestants, connector, extent.churn)
         for number in range(extent.load + bool(extent.load)):
-            say(f"load {number} of {extent.load}")
+            progress(f"load {number} of {extent.load}")
             for contestant in _rotated(contestants, number):
                 await contestant.load(connector, counts=number > 0)
     samples = tuple(each for one in contestants for each in _samples(order, one))
@@ -308,7 +308,7 @@ async def _all_answer(
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """Where the rules of some Services stand, as ``-S`` prints the chain: the pattern's group is what ``key`` says of one."""
+    """Where the rules of some Services stand, as ``-S`` prints the chain: the pattern's group is what ``key`` returns for one."""
 
     tool: str
     chain: str

@@ -66,7 +66,7 @@ class Measured:
     troubles: Mapping[str, str]
 
 
-async def measure(order: Order, seconds: float, rate: int, say: Callable[[str], None]) -> Measured:
+async def measure(order: Order, seconds: float, rate: int, progress: Callable[[str], None]) -> Measured:
     """Measure all proxies for so many seconds, while ``rate`` changes a second are written that concern none of them.
 
     Raises `kproxy.lab.namespaces.LabError` when this machine cannot.
@@ -74,7 +74,7 @@ async def measure(order: Order, seconds: float, rate: int, say: Callable[[str], 
     store, troubles, trees = _filled(order), dict[str, str](), dict[str, Tree]()
     async with AsyncExitStack() as stack:
         for subject in order.subjects:
-            say(f"{subject.name}: start")
+            progress(f"{subject.name}: start")
             try:
                 stage = await stack.enter_async_context(open_stage(subject, order.mode, order.variant, store))
                 _add_interfaces(stage.node)
@@ -85,7 +85,7 @@ async def measure(order: Order, seconds: float, rate: int, say: Callable[[str], 
             except HarnessError as reason:
                 troubles[subject.name] = str(reason)
         await asyncio.sleep(_SETTLE_SECONDS)
-        say(f"idle for {seconds:g} s")
+        progress(f"idle for {seconds:g} s")
         loop = asyncio.get_running_loop()
         before, began = {name: tree.cpu() for name, tree in trees.items()}, loop.time()
         changes = await _write_unrelated(store, rate, began + seconds)

@@ -29,14 +29,14 @@ class Measured:
     troubles: Mapping[str, str]
 
 
-async def measure(order: Order, say: Callable[[str], None]) -> Measured:
+async def measure(order: Order, progress: Callable[[str], None]) -> Measured:
     """Measure proxies in one mode at one size.
 
     Raises `kproxy.lab.namespaces.LabError` when this machine cannot.
     """
     with _floor(order) as floor:
-        bare, store = BareTool(floor, say), _filled(order.size)
-        contestants = [Contestant(order, subject, store, bare, say) for subject in order.subjects]
+        bare, store = BareTool(floor, progress), _filled(order.size)
+        contestants = [Contestant(order, subject, store, bare, progress) for subject in order.subjects]
         for turn in range(1, order.repeat + 1):
             bare.whole()
             for contestant in contestants:
@@ -51,16 +51,16 @@ async def measure(order: Order, say: Callable[[str], None]) -> Measured:
 class BareTool:
     """The floor's samples, as they are measured; none without a floor."""
 
-    def __init__(self, floor: IptablesFloor | NftablesFloor | None, say: Callable[[str], None]) -> None:
+    def __init__(self, floor: IptablesFloor | NftablesFloor | None, progress: Callable[[str], None]) -> None:
         """Start without samples."""
-        self._floor, self._say = floor, say
+        self._floor, self._progress = floor, progress
         self._whole: dict[str, list[Cost]] = {}
         self._changes: list[float] = []
 
     def whole(self) -> None:
         """Write everything, in each way."""
         for way in self._floor.ways if self._floor else ():
-            self._say(f"the bare tool: {way.name}")
+            self._progress(f"the bare tool: {way.name}")
             assert self._floor is not None
             self._whole.setdefault(way.name, []).append(self._floor.whole(way))
 

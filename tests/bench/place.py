@@ -15,14 +15,14 @@ from kproxy.lab.kernels.abilities import KernelName
 KERNELS = ("auto", "host", "uml")
 
 
-def elsewhere(arguments: Sequence[str], wanted: RunOptions, say: Callable[[str], None]) -> int | None:
-    """The exit status of the same bench on the kernel that ``wanted`` asks for; None: it is to be run here.
+def elsewhere(arguments: Sequence[str], wanted: RunOptions, progress: Callable[[str], None]) -> int | None:
+    """The exit status of the same bench on the kernel that ``wanted`` selects; None: it is to be run here.
 
     Raises `placement.NoKernel` when no kernel can run it.
     """
     chosen = placement.kernel_for_run(wanted, ())
     if chosen.survey.name is KernelName.HOST:
         return None
-    say(str(chosen))
+    progress(str(chosen))
     command = [sys.executable, "-m", __package__, *arguments, "--kernel", KernelName.HOST.value]
     return placement.rerun_in_kernel(chosen.survey.name, wanted, command)

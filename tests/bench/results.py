@@ -44,7 +44,7 @@ class Result:
     """One proxy in one mode at one size.
 
     ``starts``: from the start of the process until Services answer; ``first``: the first programming, from
-    the moment it has asked the API server for its Services and EndpointSlices.  ``changes``: from an EndpointSlice
+    the moment it has requested its Services and EndpointSlices.  ``changes``: from an EndpointSlice
     written until the new endpoint answers.  ``additions``: from a Service and its slice written until it
     answers.  ``rules`` None: they could not be counted.  ``floor`` None: there is none for the mode.
     """
@@ -91,7 +91,7 @@ class Result:
 
     @property
     def start_cpu_ratio(self) -> float | None:
-        """The same of CPU seconds: it says more where other work keeps the processors busy."""
+        """The same of CPU seconds: it is the better measure where other work keeps the processors busy."""
         if self.floor is None:
             return None
         return min(cost.cpu for cost in self.starts) / min(

@@ -84,7 +84,7 @@ async def run(order: argparse.Namespace, output: Path) -> int:
     folder = spec.programs.kubelet.parent
     if missing := [name for name in NEEDED if not (folder / name).exists()]:
         raise LabError(
-            f"there is no {', no '.join(missing)} in {folder}: docs/results/e2e/README.md says how to make them"
+            f"there is no {', no '.join(missing)} in {folder}: docs/results/e2e/README.md has the steps"
         )
     spec = replace(spec, images=(*spec.images, *sorted((folder / FOLDER).glob("*.tar"))))
     async with LabCluster(spec, lambda step: print(step, file=sys.stderr)) as cluster:

@@ -1,6 +1,6 @@
 """Values of a fault and of its outcome, and the judging of it.
 
-Properties that must hold: no connection is lost and no first packet of one; ``/healthz`` says 503 when, and only when, a change that the daemon
+Properties that must hold: no connection is lost and no first packet of one; ``/healthz`` replies 503 when, and only when, a change that the daemon
 has received has waited for twice the syncPeriod (``hz.stale``); changes made during the fault are in the kernel soon after.
 """
 
@@ -123,14 +123,14 @@ async def judge(row: Row) -> Outcome:
             if not fault.losses:
                 check_losses(one)
         assert any(one.lost for one in clients) or not fault.losses, "nothing was taken away"
-        said = check_health(stage.watchman, fault, stage.changed, recovered)
+        health = check_health(stage.watchman, fault, stage.changed, recovered)
         return Outcome(
             fault=fault.name,
             proxy=str(proxy),
             lasted=lasted,
             connections=sum(len(one.answered) + len(one.lost) for one in clients),
             lost=sum(len(one.lost) for one in clients),
-            health=said,
+            health=health,
             recovery=recovery,
         )
 
@@ -138,7 +138,7 @@ async def judge(row: Row) -> Outcome:
 async def observed_enough(stage: Stage) -> None:
     """Wait until each client and the `Watchman` have `FEWEST` observations, on a machine of any speed."""
     began = time.monotonic()
-    while len(stage.watchman.said) < FEWEST or any(
+    while len(stage.watchman.observed) < FEWEST or any(
         len(one.answered) + len(one.lost) < FEWEST for one in stage.clients.all
     ):
         assert time.monotonic() - began < OVERDUE
@@ -153,20 +153,20 @@ def check_losses(client: Client) -> None:
 
 def check_health(watchman: Watchman, fault: Fault, changed: float, recovered: float) -> str:
     """Text of the statuses of ``/healthz``; raises AssertionError if one was wrong."""
-    said = watchman.between(0)
-    assert len(watchman.said) >= FEWEST
+    statuses = watchman.between(0)
+    assert len(watchman.observed) >= FEWEST
     match fault.health:
         case Health.WELL:
-            assert said == {200}, watchman.said
+            assert statuses == {200}, watchman.observed
         case Health.GONE:
-            assert said == {200, None}, said
+            assert statuses == {200, None}, statuses
         case Health.LATE:
             patience = 2 * fault.sync_period
             assert watchman.between(0, changed + patience) == {200}
             assert watchman.between(recovered + 1) <= {200}
-            ill = [at for at, answer in watchman.said if answer == 503]
-            assert ill, "it was never told that a change waits"
+            ill = [at for at, answer in watchman.observed if answer == 503]
+            assert ill, "it never replied that a change waits"
             assert ill[0] < changed + patience + SLACK
-            assert said == {200, 503}
+            assert statuses == {200, 503}
             return f"503 from {ill[0] - changed:.1f} s after the change on, 200 before and after"
     return str(fault.health.value)

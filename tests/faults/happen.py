@@ -106,7 +106,7 @@ def refused(code: int, retry_after: int | None = None, seconds: float = SHORT) -
         requested = [request for request in stage.server.requests if request.at > began]
         assert requested
         for before, after in pauses(stage, began):
-            assert after - before >= (retry_after or 0), f"asked again after {after - before:.2f} s"
+            assert after - before >= (retry_after or 0), f"requested again after {after - before:.2f} s"
 
     return happen
 

@@ -30,7 +30,7 @@ from kproxy.lab.processes import Xtables, listen_in, run_in
 from kproxy.lab.topology import LAB, NODES
 from kproxy.model.network import Family
 from tests.faults.wire import LOOPBACK, SERVER_PORT, Wire
-from tests.support.constant_rate import RATE, Clients, asking
+from tests.support.constant_rate import RATE, Clients, sending
 from tests.support.continuity import ROTATION, WEB, steady_case
 
 LAUNCH = Path(__file__).with_name("launch.py")
@@ -67,7 +67,7 @@ class Watchman:
 
     nodes: Sequence[Namespace]
     pause: float = HEALTH_PAUSE
-    said: list[tuple[float, int | None]] = field(default_factory=list)
+    observed: list[tuple[float, int | None]] = field(default_factory=list)
     """Time and status; None: the connection was refused."""
     stopped: bool = False
 
@@ -75,11 +75,11 @@ class Watchman:
         while not self.stopped:
             for node in self.nodes:
                 answer = await health(node)
-                self.said.append((time.monotonic(), answer))
+                self.observed.append((time.monotonic(), answer))
             await asyncio.sleep(self.pause)
 
     def between(self, begin: float, end: float = float("inf")) -> set[int | None]:
-        return {answer for at, answer in self.said if begin <= at < end}
+        return {answer for at, answer in self.observed if begin <= at < end}
 
 
 @asynccontextmanager
@@ -250,7 +250,7 @@ async def open_stage(
                 await bed.change(world.apply_step(Apply(WEB)))
                 await bed.settle()
                 watchman = Watchman([lab.network[node] for node in NODES], pause or HEALTH_PAUSE)
-                async with asking(bed, instance, probes, pause or RATE) as clients, watching(watchman):
+                async with sending(bed, instance, probes, pause or RATE) as clients, watching(watchman):
                     yield Stage(
                         proxy, lab, server, bed, wires, directory, clients, watchman, world, sync_period
                     )

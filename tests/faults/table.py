@@ -50,14 +50,14 @@ FAULTS = (
     ),
     Fault(
         name="slow",
-        about="For 2 s the server says 2 kB/s.",
+        about="For 2 s the server sends 2 kB/s.",
         happen=on_the_wire(wire.slow),
         within=BACK,
         also=(IPTABLES_NFT,),
     ),
     Fault(
         name="garbage",
-        about="For 2 s what the server says is no JSON.",
+        about="For 2 s what the server sends is no JSON.",
         happen=on_the_wire(wire.spoil),
         within=BACK,
         also=(IPTABLES_NFT,),

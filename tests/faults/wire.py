@@ -130,11 +130,11 @@ class Wire:
         sock.bind((self._source, 0))
         await asyncio.get_running_loop().sock_connect(sock, (str(LOOPBACK), SERVER_PORT))
         from_server, to_server = await asyncio.open_connection(sock=sock)
-        asking = asyncio.create_task(_pass_on(reader, to_server))
+        requests = asyncio.create_task(_pass_on(reader, to_server))
         try:
             await self._answers(from_server, writer)
         finally:
-            asking.cancel()
+            requests.cancel()
             writer.close()
             to_server.transport.abort()
 

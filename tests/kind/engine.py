@@ -41,7 +41,7 @@ _TOUCH_NOTHING = (
 
 
 class NoEngine(Exception):
-    """There is no engine; the message says how to get one."""
+    """There is no engine; the message has the remedy."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A cluster whose nodes are containers of Docker's engine, whoever makes it; kproxy is installed as its DaemonSet."""
+"""A cluster whose nodes are containers of Docker's engine, made by any provider; kproxy is installed as its DaemonSet."""
 
 from __future__ import annotations
 

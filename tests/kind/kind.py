@@ -29,8 +29,8 @@ def lacking() -> list[str]:
     found = []
     if shutil.which("kind") is None:
         found.append(f"kind is not installed: put kind-linux-amd64 of {_KIND_PAGE} on PATH")
-    elif KIND not in (said := output(["kind", "version"]).strip()):
-        found.append(f"this is {said}, tested is {KIND}: take that of {_KIND_PAGE}")
+    elif KIND not in (version := output(["kind", "version"]).strip()):
+        found.append(f"this is {version}, tested is {KIND}: take that of {_KIND_PAGE}")
     found.extend(privileged_nodes_lack(NODE_IMAGE.partition("@")[0]))
     return found
 

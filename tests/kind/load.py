@@ -43,7 +43,7 @@ server.serve_forever()
 CLIENT = """\
 import collections, http.client, json, socket, sys, time
 way, host, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
-lost, said, by, connection, told = 0, "", collections.Counter(), None, 0.0
+lost, reason, by, connection, printed = 0, "", collections.Counter(), None, 0.0
 TCP_INFO, TOTAL_RETRANS = 11, slice(100, 104)  # struct tcp_info of linux/tcp.h
 def connect():
     made = socket.socket(type=socket.SOCK_DGRAM) if way == "udp" else http.client.HTTPConnection(host, port, timeout=5)
@@ -51,7 +51,7 @@ def connect():
         made.settimeout(0.5)
         made.connect((host, port))
     return made
-def ask():
+def send():
     if way == "udp":
         connection.send(b"who?")
         return connection.recv(64).decode()
@@ -65,14 +65,14 @@ while True:
     failed = False
     try:
         connection = connection or connect()
-        by[ask()] += 1
+        by[send()] += 1
     except (OSError, http.client.HTTPException) as error:
-        lost, said, failed = lost + 1, repr(error), True
+        lost, reason, failed = lost + 1, repr(error), True
     if way == "new" or (way == "held" and failed):
         connection = connection and connection.close()
-    if time.monotonic() > told + 0.1:
-        print(json.dumps({"lost": lost, "said": said, "by": by}), flush=True)
-        told = time.monotonic()
+    if time.monotonic() > printed + 0.1:
+        print(json.dumps({"lost": lost, "reason": reason, "by": by}), flush=True)
+        printed = time.monotonic()
     time.sleep(0.02)
 """
 """Client; arguments: kind, host, port.  Kinds: ``new`` connections (no first packet may be lost), one ``held``, ``udp`` of one socket."""
@@ -150,7 +150,7 @@ class Seen:
     """Counts of a client so far."""
 
     lost: int
-    said: str
+    reason: str
     """Of the last loss."""
     by: Mapping[str, int]
     """Answers, by pod and node."""
@@ -170,7 +170,7 @@ class Seen:
     def since(self, before: Seen) -> Seen:
         """What was counted since then."""
         counts = {who: n - before.by.get(who, 0) for who, n in self.by.items()}
-        return Seen(self.lost - before.lost, self.said, {who: n for who, n in counts.items() if n})
+        return Seen(self.lost - before.lost, self.reason, {who: n for who, n in counts.items() if n})
 
 
 class Client:
@@ -181,7 +181,7 @@ class Client:
         self._read = read
 
     def seen(self) -> Seen:
-        return Seen(**json.loads(self._read() or '{"lost": 0, "said": "", "by": {}}'))
+        return Seen(**json.loads(self._read() or '{"lost": 0, "reason": "", "by": {}}'))
 
     def until(self, true: Callable[[Seen], bool], what: str) -> Seen:
         """Wait for a condition; returns the counts at that time."""
@@ -227,15 +227,15 @@ class Client:
         return self.until(refused, "refused")
 
     def lost_nothing(self, before: Seen) -> Seen:
-        """Fail if it has lost anything since; not before it has asked some more."""
+        """Fail if it has lost anything since; not before it has sent more requests."""
         now = self.seen()
-        seen = self.until(lambda seen: seen.good + seen.lost >= now.good + now.lost + ENOUGH, "asking")
-        assert not seen.since(before).lost, f"{seen.since(before).lost} lost: {seen.said}"
+        seen = self.until(lambda seen: seen.good + seen.lost >= now.good + now.lost + ENOUGH, "sending")
+        assert not seen.since(before).lost, f"{seen.since(before).lost} lost: {seen.reason}"
         return seen
 
 
 @contextmanager
-def asking(cluster: Cluster, way: str, node: str, host: str, port: int) -> Iterator[Client]:
+def sending(cluster: Cluster, way: str, node: str, host: str, port: int) -> Iterator[Client]:
     """A client in the network of a node."""
     name = f"client-{way}-{secrets.token_hex(2)}"
     arguments = container(cluster.image, CLIENT, way, host, str(port))
@@ -275,11 +275,11 @@ def requested(
     where: Mapping[str, str] = MappingProxyType({}),
     **fields: object,
 ) -> Iterator[list[Client]]:
-    """The same, with clients on the control plane that ask the node port of the first worker."""
+    """The same, with clients on the control plane that send to the node port of the first worker."""
     with ExitStack() as stack:
         port = stack.enter_context(served(cluster, name, replicas, where, **fields))
         place = cluster.control_plane, cluster.address(cluster.workers[0]), port
-        yield [stack.enter_context(asking(cluster, way, *place)) for way in ways]
+        yield [stack.enter_context(sending(cluster, way, *place)) for way in ways]
 
 
 def pods(cluster: Cluster, name: str, node: str = "") -> list[str]:

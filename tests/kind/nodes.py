@@ -134,7 +134,7 @@ class ContainerProxies(Proxies):
 
     def check(self) -> None:
         for node, pid in self._pids.items():
-            if not Path("/proc", str(pid)).exists():  # the engine is slow to answer, and this is asked often
+            if not Path("/proc", str(pid)).exists():  # the engine replies slowly, and this is checked often
                 status = self._containers[node].get_wrapped_container().wait()
                 raise SubjectFailed(
                     f"the proxy of node {node} ended with {status['StatusCode']}\n{self.tail(node)}"
@@ -174,7 +174,7 @@ def start_node(name: str, image: str, files: Path) -> Node:
 
 
 def _ready(container: DockerContainer) -> None:
-    """Wait until it has said so.  Not by a stream of its log: docker's client leaves the socket of one open."""
+    """Wait until it has printed that it is ready.  Not by a stream of its log: docker's client leaves the socket of one open."""
     wrapped = container.get_wrapped_container()
     while b"ready" not in container.get_logs()[0]:
         wrapped.reload()

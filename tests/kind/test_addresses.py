@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from tests.kind.load import PATIENCE, Client, asking, pod, quiet, server, service
+from tests.kind.load import PATIENCE, Client, pod, quiet, sending, server, service
 from tests.kind.local import LocalCluster
 from tests.kind.providers import LOCAL
 
@@ -37,7 +37,7 @@ def clients_of(cluster: LocalCluster, name: str) -> Iterator[list[Client]]:
     """New connections, and a flow of datagrams from one port, from the second worker to a Service's cluster IP."""
     with ExitStack() as stack:
         place = cluster.workers[1], cluster.cluster_ip(name), 80
-        yield [stack.enter_context(asking(cluster, way, *place)) for way in ("new", "udp")]
+        yield [stack.enter_context(sending(cluster, way, *place)) for way in ("new", "udp")]
 
 
 @contextmanager
@@ -61,7 +61,7 @@ def settle(cluster: LocalCluster) -> None:
         assert time.monotonic() < deadline, "the controller did not notice that the pod has gone"
         time.sleep(0.1)
     cluster.apply(service("settled", selector={"app": "witness"}))
-    with asking(cluster, "new", cluster.workers[1], cluster.cluster_ip("settled"), 80) as client:
+    with sending(cluster, "new", cluster.workers[1], cluster.cluster_ip("settled"), 80) as client:
         client.steady()
 
 

@@ -43,7 +43,7 @@ class Judged:
     """Outcome of a run: its exit status, its output, and the results by case."""
 
     status: int
-    said: str
+    output: str
     results: dict[str, dict[str, Any]]
     families: tuple[Family, ...] = ()
 
@@ -65,12 +65,12 @@ def judge(cluster: Cluster, mode: str, where: Path, *arguments: str) -> Judged:
     )
     file = where / "results.json"
     assert left(cluster) == []
-    said = done.stdout + done.stderr
+    printed = done.stdout + done.stderr
     if not file.exists():
-        return Judged(done.returncode, said, {})
+        return Judged(done.returncode, printed, {})
     reported = json.loads(file.read_text())
     families = tuple(Family(name) for name in reported["environment"]["families"].split(", "))
-    return Judged(done.returncode, said, {one["id"]: one for one in reported["results"]}, families)
+    return Judged(done.returncode, printed, {one["id"]: one for one in reported["results"]}, families)
 
 
 def left(cluster: Cluster) -> list[str]:
@@ -88,7 +88,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 def no_packet_is_astray(judged: Judged, groups: tuple[str, ...], shape: ClusterShape) -> None:
     """All cases of these groups that a cluster of this shape can express have passed or deviate as is known, unless the kernel has no SCTP."""
     assert judged.having("failed") == judged.having("broken") == {}
-    assert judged.status == 0, judged.said
+    assert judged.status == 0, judged.output
     shape = replace(shape, families=judged.families)
     able = {case.id for case in selected(groups) if case_not_runnable(case, shape) is None}
     left_out = {name: why for name, why in judged.having("not-runnable").items() if name in able}
@@ -150,7 +150,7 @@ def test_a_cluster_that_does_not_serve_is_distinguished_from_one_that_serves_wro
 ) -> None:
     with cluster.proxies_stopped():
         judged = judge(cluster, mode, tmp_path, "--allow-production", "--sync-timeout", "2", *ONE_CASE)
-    assert judged.status == 1, judged.said
+    assert judged.status == 1, judged.output
     (reason,) = judged.having("failed").values()
     assert "have not applied a Service within 2 s: node a IPv4" in reason
 
@@ -169,10 +169,10 @@ def test_a_run_that_is_stopped_leaves_nothing(cluster: Cluster, mode: str, tmp_p
     while "agent-b3" not in cluster.kubectl("get", "pods", "-n", found[0]):
         time.sleep(0.1)
     run.send_signal(signal.SIGINT)
-    _, said = run.communicate(timeout=60)
+    _, printed = run.communicate(timeout=60)
     assert run.returncode != 0
-    assert "Traceback" not in said
-    assert eventually(lambda: not left(cluster), 60, 0.2), said
+    assert "Traceback" not in printed
+    assert eventually(lambda: not left(cluster), 60, 0.2), printed
 
 
 @in_one
@@ -183,8 +183,8 @@ def test_a_cluster_in_use_is_left_alone(cluster: Cluster, mode: str, tmp_path: P
     finally:
         cluster.kubectl("delete", "pod", "shop", "--grace-period=0", "--force")
     assert judged.status == 2
-    assert "foreign pods run in default" in judged.said
-    assert "give --allow-production" in judged.said
+    assert "foreign pods run in default" in judged.output
+    assert "give --allow-production" in judged.output
 
 
 @in_one

@@ -1,6 +1,6 @@
 """What only a cluster shows: controllers, a scheduler and kubelets move endpoints, and a client loses nothing by it.
 
-In a cluster of this machine's and in one of kind's by the same words; what differs is `tests.kind.cluster.Cluster`.
+In a cluster of this machine's and in one of kind's by the same tests; what differs is `tests.kind.cluster.Cluster`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import pytest
 
 from tests.kind.cluster import Cluster
-from tests.kind.load import PORT, asking, only, pods, requested, served
+from tests.kind.load import PORT, only, pods, requested, sending, served
 from tests.kind.providers import EVERYWHERE
 
 pytestmark = pytest.mark.parametrize("cluster", EVERYWHERE, indirect=True)
@@ -86,7 +86,7 @@ def test_traffic_stays_near_by_the_hints_of_the_real_controller(
 ) -> None:
     near, far = cluster.workers
     name = distribution.lower()
-    with served(cluster, name, 4), asking(cluster, "new", near, cluster.cluster_ip(name), 80) as client:
+    with served(cluster, name, 4), sending(cluster, "new", near, cluster.cluster_ip(name), 80) as client:
         before = client.steady()
         assert before.nodes == {near, far}
         patch = json.dumps({"spec": {"trafficDistribution": distribution}})

@@ -92,7 +92,7 @@ def test_in_every_mode_that_the_kernel_has_packets_go_where_they_may(
 
 
 def test_what_is_wrong_is_seen(image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Positive control: the same containers with a proxy that is told to masquerade what it must not."""
+    """Positive control: the same containers with a proxy that is configured to masquerade what it must not."""
 
     def wrong(profile: Profile, place: NodeConfiguration) -> str:
         return kube_proxy_configuration(replace(profile, masquerade_all=True), place)
@@ -156,7 +156,7 @@ def test_the_image_is_small_and_has_no_shell_compiler_or_package_manager(
     assert names & NOT_NEEDED == set()
 
 
-ASK_THE_AGENT = """
+QUERY_THE_AGENT = """
 import os, urllib.request
 from ipaddress import ip_address
 from kproxy.conformance.testbeds.cluster import messages, wire
@@ -164,17 +164,17 @@ from kproxy.conformance.testbeds.cluster.agent import KEY, KEY_HEADER, PATH
 from kproxy.lab.probes.observation import ProbeRequest
 from kproxy.model.network import Protocol
 
-def ask(message):
+def send(message):
     headers = {KEY_HEADER: os.environ[KEY]}
     request = urllib.request.Request("http://127.0.0.1:7001" + PATH, wire.encode_agent_message(message), headers)
     with urllib.request.urlopen(request) as answer:
         return wire.decode_agent_message(answer.read())
 
-assert ask(messages.Hello()).name == "a1"
-assert ask(messages.Serve((messages.Listener(20000, Protocol.TCP, "a1"),))).problems == ()
-(seen,) = ask(messages.SendProbes(ProbeRequest(sender="a1", destination=ip_address("127.0.0.1"), port=20000))).seen
+assert send(messages.Hello()).name == "a1"
+assert send(messages.Serve((messages.Listener(20000, Protocol.TCP, "a1"),))).problems == ()
+(seen,) = send(messages.SendProbes(ProbeRequest(sender="a1", destination=ip_address("127.0.0.1"), port=20000))).seen
 print(seen.observation.who, [sighting.interface for sighting in seen.evidence.sightings])
-print(sorted(ask(messages.ReadState()).texts))
+print(sorted(send(messages.ReadState()).texts))
 """
 
 
@@ -203,7 +203,7 @@ def test_the_image_is_an_agent_as_the_cluster_testbed_starts_it(
             made.logs()
         )
         assert made.exec_run(["nft", "add table ip somebodys"]).exit_code == 0
-        reported = made.exec_run([PYTHON, "-c", ASK_THE_AGENT])
+        reported = made.exec_run([PYTHON, "-c", QUERY_THE_AGENT])
         assert isinstance(reported.output, bytes)
         assert reported.exit_code == 0, reported.output.decode()
         probed, texts = reported.output.decode().splitlines()

@@ -54,7 +54,7 @@ def start(namespace: Namespace, tmp_path: Path) -> Iterator[Start]:
 
 
 @pytest.fixture
-def ask(start: Start) -> Callable[[str], Client]:
+def start_client(start: Start) -> Callable[[str], Client]:
     def client(way: str) -> Client:
         log = start(CLIENT, way, "127.0.0.1", str(PORT)).log
 
@@ -68,9 +68,9 @@ def ask(start: Start) -> Callable[[str], Client]:
 
 @pytest.mark.parametrize("way", ["new", "held", "udp"])
 def test_a_client_counts_answers_and_who_gave_them_and_what_is_lost(
-    start: Start, ask: Callable[[str], Client], way: str
+    start: Start, start_client: Callable[[str], Client], way: str
 ) -> None:
-    server, client = start(SERVER), ask(way)
+    server, client = start(SERVER), start_client(way)
     before = client.steady()
     assert (before.pods, before.nodes) == ({"it"}, {"node"})
     assert client.lost_nothing(before).since(before).pods == {"it"}
@@ -81,17 +81,19 @@ def test_a_client_counts_answers_and_who_gave_them_and_what_is_lost(
 
 
 def test_a_packet_that_had_to_be_sent_again_is_a_loss(
-    start: Start, ask: Callable[[str], Client], namespace: Namespace
+    start: Start, start_client: Callable[[str], Client], namespace: Namespace
 ) -> None:
     start(SERVER)
-    client = ask("new")
+    client = start_client("new")
     before = client.steady()
     namespace.run(("nft", "-f", "-"), LOSE_THE_FIRST)
-    assert "sent again" in client.until(lambda seen: seen.lost > before.lost, "losing").said
+    assert "sent again" in client.until(lambda seen: seen.lost > before.lost, "losing").reason
 
 
-def test_a_server_goes_on_while_it_is_terminating(start: Start, ask: Callable[[str], Client]) -> None:
-    server, client = start(SERVER), ask("new")
+def test_a_server_goes_on_while_it_is_terminating(
+    start: Start, start_client: Callable[[str], Client]
+) -> None:
+    server, client = start(SERVER), start_client("new")
     before = client.steady()
     server.signal(signal.SIGTERM)
     time.sleep(1)

@@ -80,12 +80,12 @@ def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as up:
         try:
             assert up.stderr is not None
-            said = list[str]()
+            lines = list[str]()
             for text in up.stderr:
-                said.append(text)
+                lines.append(text)
                 if "ready:" in text:
                     break
-            assert "ready:" in said[-1], "".join(said)
+            assert "ready:" in lines[-1], "".join(lines)
             yield up
         finally:
             up.kill()

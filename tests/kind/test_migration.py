@@ -1,7 +1,7 @@
 """kproxy's DaemonSet in the place of kube-proxy's, and kube-proxy's in its place: the steps of docs/kind.md, under load.
 
-In a cluster of real kubelets on this machine. The clients come from a node that stays with the old proxy; they ask a node
-port of the first node, whose proxy is replaced, and endpoints are on both.
+In a cluster of real kubelets on this machine. The clients come from a node that stays with the old proxy; they send to a
+node port of the first node, whose proxy is replaced, and endpoints are on both.
 """
 
 from __future__ import annotations

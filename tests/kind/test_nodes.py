@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kind.load import asking, only, pods, requested
+from tests.kind.load import only, pods, requested, sending
 from tests.kind.local import LocalCluster
 from tests.kind.providers import LOCAL
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.parametrize("cluster", LOCAL, indirect=True)
 
 
 def test_a_rebooted_node_serves_again_and_is_served(cluster: LocalCluster) -> None:
-    """The node whose node port the client asks, with half of the endpoints; it loses its rules."""
+    """The client sends to the node port of this node, which has half of the endpoints and loses its rules."""
     rebooted = cluster.workers[0]
     with requested(cluster, "rebooted", 4, ("new",)) as (client,):
         before = client.steady()
@@ -23,7 +23,7 @@ def test_a_rebooted_node_serves_again_and_is_served(cluster: LocalCluster) -> No
         client.until_only(set(pods(cluster, "rebooted")))
         assert client.steady().nodes == set(cluster.workers)
         assert pods(cluster, "rebooted", rebooted) == there, "the same pods, started again"
-        with asking(cluster, "new", rebooted, cluster.cluster_ip("rebooted"), 80) as inside:
+        with sending(cluster, "new", rebooted, cluster.cluster_ip("rebooted"), 80) as inside:
             inside.until_only(set(pods(cluster, "rebooted")))
 
 

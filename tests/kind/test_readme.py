@@ -96,7 +96,7 @@ def typed(place: Container, command: str) -> tuple[int, str]:
 
 
 def granted() -> list[str]:
-    """README's options of a container: it names exactly those that the program asks for."""
+    """README's options of a container: it names exactly those that the program requires."""
     text = line("--cap-add")
     assert CONTAINER_FIX.endswith(text)
     return text.split()
@@ -137,5 +137,5 @@ def test_a_container_without_them_is_named_them_in_a_line(
         assert typed(place, line("pipx install kube-kproxy"))[0] == 0
         status, printed = typed(place, f"{blocks()[0].partition('#')[0]} --kernel host")
     assert status == 2
-    (said,) = printed.strip().splitlines()
-    assert CONTAINER_FIX in said
+    (message,) = printed.strip().splitlines()
+    assert CONTAINER_FIX in message

@@ -45,7 +45,7 @@ def _forgetting_clients(write: Function) -> Function:
 
 MUTANTS = (
     mutant(
-        "affinity.not-asked",
+        "affinity.not-looked-up",
         "The endpoint that a client had is not looked up.",
         *left_out(Rules(chain=POOLS, target=Jump(ENDPOINT), having=(Recent,))),
         clauses="affinity.client-ip.sticks",

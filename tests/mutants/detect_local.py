@@ -17,7 +17,7 @@ def _pods_of_all_nodes(pod_networks: Function) -> Function:
 MUTANTS = (
     mutant(
         "detector.interface-ignored",
-        "The interface of a packet does not tell whether it is a pod's.",
+        "The interface of a packet does not decide whether it is a pod's.",
         *without(Rules(chain=POOLS, target=MARK), FieldName.IN),
         clauses="detect-local.bridge-interface detect-local.interface-name-prefix",
     ),

@@ -37,7 +37,7 @@ SUBJECT = Path(__file__).with_name("kproxy-mutant.toml")
 
 
 class BrokenUniverse(Exception):
-    """Universe that could not be judged; the message says why."""
+    """Universe that could not be judged; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,6 @@ def test_more_reports_than_the_socket_holds_are_a_reason_to_list_all_again(
     followed = AddressMonitor(family, DEVICE)
     followed.current()
     change("add", CAME[family], "uplink")
-    heard = followed._listener.receive
-    monkeypatch.setattr(followed._listener, "receive", lambda: (heard(), None)[1])
+    receive = followed._listener.receive
+    monkeypatch.setattr(followed._listener, "receive", lambda: (receive(), None)[1])
     assert set(followed.current()) == {OWN[family], CAME[family]}

@@ -119,7 +119,7 @@ def batch() -> list[BatchMessage]:
 
 @contextmanager
 def serving(node: Namespace) -> Iterator[None]:
-    """Accept on all addresses of the endpoints; a connection is told the address that it has reached."""
+    """Accept on all addresses of the endpoints; each connection gets the address that it has reached."""
     listener = node.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.bind(("0.0.0.0", 9000))
     listener.listen(64)

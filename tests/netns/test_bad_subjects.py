@@ -45,7 +45,7 @@ pytestmark = pytest.mark.timeout(WITHIN + 30)
 
 @dataclass(frozen=True, kw_only=True)
 class Bad:
-    """A subject: what it does, and what must be told of it."""
+    """A subject: what it does, and what must be reported of it."""
 
     does: str
     reported: str | tuple[str, ...] = "1 passed"
@@ -163,7 +163,7 @@ BAD = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a run said in the end, and what was there of it afterwards."""
+    """Exit status and output of a run, and what it has left behind."""
 
     status: int
     text: str

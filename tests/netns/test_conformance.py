@@ -114,7 +114,7 @@ def captured(path: Path) -> list[tuple[float, dpkt.tcp.TCP]]:
 
 
 def marked_by_the_rule_that_is_wrong(counted: Path) -> int:
-    """How many packets met the rule of the Service's chain that has the source rewritten, whoever sends."""
+    """How many packets met the rule of the Service's chain that has the source rewritten, from any sender."""
     (line,) = re.findall(
         r"^iptables: \+(\d+)  nat  -A KUBE-SVC-.* -j KUBE-MARK-MASQ$", counted.read_text(), re.MULTILINE
     )
@@ -122,7 +122,7 @@ def marked_by_the_rule_that_is_wrong(counted: Path) -> int:
 
 
 def test_a_failure_is_status_1_with_evidence_of_both_nodes(tmp_path: Path) -> None:
-    """A proxy that is told to masquerade everything, where the case wants sources kept."""
+    """A proxy that is configured to masquerade everything, where the case wants sources kept."""
     edit = "sed s/masqueradeAll:.false/masqueradeAll:\\\\ true/ {config} > {directory}/other.yaml"
     wrong = subject(
         tmp_path, f'["sh", "-c", "{edit} && exec {{python}} -m kproxy run --config {{directory}}/other.yaml"]'

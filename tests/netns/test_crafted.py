@@ -47,7 +47,9 @@ table {ip} translate {{
     return bench
 
 
-def ask(sender: str, to: Address, protocol: Protocol = Protocol.TCP, **more: object) -> ProbeRequest:
+def probe_request(
+    sender: str, to: Address, protocol: Protocol = Protocol.TCP, **more: object
+) -> ProbeRequest:
     request = ProbeRequest(
         sender=sender,
         destination=to,
@@ -90,14 +92,14 @@ def test_a_ping_to_an_unused_address_is_answered_beyond_the_node(
     bench: Bench, family: Family, sender: str
 ) -> None:
     source = LAB.client_address["a"][family] if sender == "client" else None
-    seen, number = bench.run(send_ping(bench.lab, ask(sender, VIP[family], source=source)))
+    seen, number = bench.run(send_ping(bench.lab, probe_request(sender, VIP[family], source=source)))
     assert isinstance(seen, EchoReply)
     assert bench.lab.evidence(number).left("a")
 
 
 @both_families
 def test_a_ping_to_the_node_itself_does_not_leave_it(bench: Bench, family: Family) -> None:
-    seen, number = bench.run(send_ping(bench.lab, ask("a1", LAB.node_address["a"][family])))
+    seen, number = bench.run(send_ping(bench.lab, probe_request("a1", LAB.node_address["a"][family])))
     assert isinstance(seen, EchoReply)
     assert bench.lab.evidence(number).entered("a")
     assert not bench.lab.evidence(number).left("a")
@@ -109,7 +111,7 @@ def test_a_refused_ping_is_reported_with_its_code(bench: Bench, family: Family) 
     node.run(("nft", "add table inet judge; add chain inet judge f { type filter hook forward priority 0; }"))
     ip = "ip daddr" if family is Family.IPV4 else "ip6 daddr"
     node.run(("nft", f"add rule inet judge f {ip} {VIP[family]} reject with icmpx port-unreachable"))
-    seen, _ = bench.run(send_ping(bench.lab, ask("a1", VIP[family])))
+    seen, _ = bench.run(send_ping(bench.lab, probe_request("a1", VIP[family])))
     gateway = LAB.pod_gateway["a"][family]
     assert seen == Refused(Icmp(family, *PORT_UNREACHABLE[family]), gateway, Socket(VIP[family], 0))
 
@@ -122,7 +124,7 @@ def test_a_port_can_be_used_again_once_the_server_has_closed(bench: Bench, famil
     translating(bench, family)
 
     async def again() -> tuple[object, object]:
-        flow, first = await bench.lab.open_flow(ask("a1", VIP[family]))
+        flow, first = await bench.lab.open_flow(probe_request("a1", VIP[family]))
         assert flow is not None
         _, second = await bench.lab.reopen(flow, PATIENCE)
         return first, second
@@ -143,7 +145,7 @@ def test_an_error_of_an_endpoint_that_is_deaf_comes_through_translation(
     translating(bench, family, masquerade=masquerade)
 
     async def deafened(protocol: Protocol) -> object:
-        flow, first = await bench.lab.open_flow(ask("a1", VIP[family], protocol))
+        flow, first = await bench.lab.open_flow(probe_request("a1", VIP[family], protocol))
         assert flow is not None
         assert isinstance(first, Answered)
         bench.lab.close_listener(flow.last, protocol)
@@ -154,7 +156,7 @@ def test_an_error_of_an_endpoint_that_is_deaf_comes_through_translation(
     assert refused.icmp.port_unreachable
     assert refused.about == Socket(VIP[family], VIP_PORT)
     assert isinstance(bench.run(deafened(Protocol.TCP)), Answered)
-    assert bench.probe(ask("a1", VIP[family])) == [Reset()]
+    assert bench.probe(probe_request("a1", VIP[family])) == [Reset()]
 
 
 # --------------------------------------------------------------------------- the narrow link
@@ -162,12 +164,12 @@ def test_an_error_of_an_endpoint_that_is_deaf_comes_through_translation(
 
 @both_families
 @pytest.mark.parametrize("masquerade", [False, True])
-@pytest.mark.parametrize("heard", [True, False], ids=["heard", "lost"])
+@pytest.mark.parametrize("delivered", [True, False], ids=["delivered", "lost"])
 def test_a_large_answer_passes_the_narrow_link_only_if_its_error_finds_the_endpoint(
     bench: Bench,
     family: Family,
     masquerade: bool,  # noqa: FBT001 (a parameter of the test)
-    heard: bool,  # noqa: FBT001 (a parameter of the test)
+    delivered: bool,  # noqa: FBT001 (a parameter of the test)
 ) -> None:
     lab, node = bench.lab, bench.lab.network["a"]
     endpoint = "b1" if masquerade else "a2"  # whose answers come back through node a
@@ -183,14 +185,14 @@ table {ip} translate {{
   chain postrouting {{ type nat hook postrouting priority srcnat; tcp dport {OPEN} {"masquerade" if masquerade else "accept"}; }}
   chain deaf {{
     type filter hook prerouting priority raw
-    icmp{own and "v6"} type {"packet-too-big" if own else "destination-unreachable"} {"accept" if heard else "drop"}
+    icmp{own and "v6"} type {"packet-too-big" if own else "destination-unreachable"} {"accept" if delivered else "drop"}
   }}
 }}"""
     node.run(("nft", "-f", "-"), rules)
     source = LAB.remote_address["a"][family]
-    request = ask("remote", LAB.node_address["a"][family], source=source, size=9000, patience=1.0)
+    request = probe_request("remote", LAB.node_address["a"][family], source=source, size=9000, patience=1.0)
     (seen,) = bench.probe(request)
-    assert isinstance(seen, Answered if heard else Silent)
+    assert isinstance(seen, Answered if delivered else Silent)
 
 
 # --------------------------------------------------------------------------- marks, and HTTP
@@ -211,7 +213,7 @@ def test_a_mark_is_seen_on_what_leaves_the_node_unless_a_rule_changes_it(
     bench: Bench, family: Family, protocol: Protocol
 ) -> None:
     lab = translating(bench, family, masquerade=True).lab
-    requested = ask("a", VIP[family], protocol)
+    requested = probe_request("a", VIP[family], protocol)
     lab.network["a"].run(("nft", "-f", "-"), OUTPUT[family])
     traced, left = bench.run(packet_marks.probe_marked(lab, requested, MARK))
     assert isinstance(traced.observation, Answered)
@@ -247,7 +249,10 @@ def test_http_is_answered_refused_or_not_answered(bench: Bench, family: Family) 
 
         listening = listen_in(lab.network["b1"], LAB.pod_address["b1"][family], OPEN)
         async with await asyncio.start_server(serve, sock=listening):
-            return [await http.http_get(lab, ask("a", to, port=port, patience=QUIET)) for to, port in where]
+            return [
+                await http.http_get(lab, probe_request("a", to, port=port, patience=QUIET))
+                for to, port in where
+            ]
 
     lab, pod = bench.lab, LAB.pod_address["b1"][family]
     lab.network["b1"].run(("nft", "-f", "-"), SILENCE)

@@ -40,7 +40,7 @@ def judging(where: Path, command: str, *arguments: str) -> Iterator[subprocess.P
 
 
 def left_behind(where: Path) -> list[str]:
-    """Processes that work in that folder or were told of it."""
+    """Processes that have that folder in their arguments or environment."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,4 +1,4 @@
-"""The faults that a service proxy must live through, with traffic flowing: `tests.faults` says which, and what is held.
+"""The faults that a service proxy must live through, with traffic flowing: `tests.faults` lists them, and what must hold.
 
 Those that last, or need a kernel of their own, run by ``./run faults``, which writes docs/daemon-faults.md too.
 """

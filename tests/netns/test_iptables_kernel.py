@@ -309,7 +309,7 @@ def test_what_another_program_changes_is_noticed_and_restored(
     tokens = damage.format(service=service).split()
     host.run_tool((tools.command, "-t", table, *tokens), environment=tools.environment)
     if tools.variant is Variant.NFT:
-        assert kernel.find_drift(thorough=False) != (), "the kernel tells"
+        assert kernel.find_drift(thorough=False) != (), "the kernel reports it"
     else:
         assert kernel.find_drift(thorough=False) == ()
         assert kernel.find_drift(thorough=True) != ()

@@ -37,7 +37,7 @@ exec "$@"
 """
 """Arguments: what to mount and where, in pairs; ``--``; the program.  A mount that fails ends it."""
 USUAL = ("nodePortAddresses is unset", "oom_score_adj is not -999")
-"""What may be warned of: kube-proxy says the former too (``cfg.badconfig-warn``), the latter where root may not do all."""
+"""What may be warned of: kube-proxy logs the former too (``cfg.badconfig-warn``), the latter where root may not do all."""
 
 
 def config_map(folder: Path) -> Path:

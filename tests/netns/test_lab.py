@@ -98,7 +98,9 @@ def served(shared_bench: Bench) -> Bench:
     return shared_bench
 
 
-def ask(sender: str, to: Address, port: int = OPEN, protocol: Protocol = TCP, **more: object) -> ProbeRequest:
+def probe_request(
+    sender: str, to: Address, port: int = OPEN, protocol: Protocol = TCP, **more: object
+) -> ProbeRequest:
     request = ProbeRequest(sender=sender, destination=to, port=port, protocol=protocol, patience=PATIENCE)
     return replace(request, **more)  # type: ignore[arg-type]
 
@@ -121,7 +123,7 @@ def test_a_pod_reaches_a_pod_of_another_node_with_its_own_address(
     served: Bench, family: Family, protocol: Protocol
 ) -> None:
     pod = LAB.pod_address["b1"][family]
-    seen = answered(one(served, ask("a1", pod, protocol=protocol)))
+    seen = answered(one(served, probe_request("a1", pod, protocol=protocol)))
     assert (seen.who, seen.at) == ("b1", Socket(pod, OPEN))
     assert seen.peer == seen.own
     assert seen.own.address == LAB.pod_address["a1"][family]
@@ -131,7 +133,7 @@ def test_a_pod_reaches_a_pod_of_another_node_with_its_own_address(
 def test_clients_reach_pods_and_see_nodes_on_both_networks(served: Bench, family: Family) -> None:
     to = [LAB.pod_address["b1"], LAB.node_address["b"], LAB.second_address["b"]]
     senders = [("client", LAB.client_address["a"]), ("remote", LAB.remote_address["a"])]
-    requests = [ask(s, d[family], source=own[family]) for s, own in senders for d in to]
+    requests = [probe_request(s, d[family], source=own[family]) for s, own in senders for d in to]
     seen = [answered(observation) for observation in served.probe(*requests)]
     assert [s.who for s in seen] == ["b1", "b", "b"] * 2
     assert [s.peer.address for s in seen] == [own[family] for _, own in senders for _ in to]
@@ -145,7 +147,7 @@ def test_an_outside_clients_address_chooses_the_node_and_what_it_lets_through_is
     served: Bench, family: Family, protocol: Protocol, node: str, sender: str
 ) -> None:
     source = {"client": LAB.client_address, "remote": LAB.remote_address}[sender][node][family]
-    traced = served.run(served.lab.trace(ask(sender, VIP[family], 80, protocol, source=source)))
+    traced = served.run(served.lab.trace(probe_request(sender, VIP[family], 80, protocol, source=source)))
     assert answered(traced.observation).who == ELSEWHERE
     assert answered(traced.observation).peer.address == source
     assert [n for n in NODES if traced.evidence.entered(n)] == [node]
@@ -160,17 +162,17 @@ def test_an_outside_clients_address_chooses_the_node_and_what_it_lets_through_is
 def test_what_a_node_does_not_claim_for_itself_or_its_pods_is_answered_elsewhere(
     served: Bench, family: Family, protocol: Protocol, sender: str
 ) -> None:
-    assert answered(one(served, ask(sender, VIP[family], 80, protocol))).who == ELSEWHERE
+    assert answered(one(served, probe_request(sender, VIP[family], 80, protocol))).who == ELSEWHERE
 
 
 @both_families
 @both_protocols
 def test_every_byte_of_a_large_exchange_comes_back(served: Bench, family: Family, protocol: Protocol) -> None:
-    request = ask("a1", LAB.pod_address["b1"][family], protocol=protocol, size=9000, patience=2)
+    request = probe_request("a1", LAB.pod_address["b1"][family], protocol=protocol, size=9000, patience=2)
     assert answered(one(served, request)).who == "b1"
 
 
-# --------------------------------------------------------------------------- failures, told apart
+# --------------------------------------------------------------------------- failures, distinguished
 
 
 @dataclass(frozen=True)
@@ -202,7 +204,7 @@ def test_a_rejection_has_type_code_and_sender(
     v6: tuple[int, int],
 ) -> None:
     began = time.perf_counter()
-    seen = one(served, ask(vantage.sender, LAB.pod_address["b1"][family], port, protocol))
+    seen = one(served, probe_request(vantage.sender, LAB.pod_address["b1"][family], port, protocol))
     code = v4 if family is V4 else v6
     assert seen == Refused(
         Icmp(family, *code), vantage.judge[family], Socket(LAB.pod_address["b1"][family], port)
@@ -214,13 +216,15 @@ def test_a_rejection_has_type_code_and_sender(
 @VANTAGES
 def test_a_reset_is_not_a_rejection(served: Bench, family: Family, vantage: From) -> None:
     pod = LAB.pod_address["b1"][family]
-    assert served.probe(ask(vantage.sender, pod, RST), ask(vantage.sender, pod, CLOSED)) == [Reset(), Reset()]
+    assert served.probe(
+        probe_request(vantage.sender, pod, RST), probe_request(vantage.sender, pod, CLOSED)
+    ) == [Reset(), Reset()]
 
 
 @both_families
 def test_a_closed_udp_port_is_refused_by_its_owner(served: Bench, family: Family) -> None:
     pod = LAB.pod_address["b1"][family]
-    seen = one(served, ask("a1", pod, CLOSED, UDP))
+    seen = one(served, probe_request("a1", pod, CLOSED, UDP))
     assert seen == Refused(Icmp(family, *((3, 3) if family is V4 else (1, 4))), pod, Socket(pod, CLOSED))
 
 
@@ -229,7 +233,7 @@ def test_a_closed_udp_port_is_refused_by_its_owner(served: Bench, family: Family
 def test_a_drop_is_silence_with_proof_of_where_it_ended(
     served: Bench, family: Family, protocol: Protocol
 ) -> None:
-    seen = one(served, ask("a1", LAB.pod_address["b1"][family], DROPPED, protocol))
+    seen = one(served, probe_request("a1", LAB.pod_address["b1"][family], DROPPED, protocol))
     assert isinstance(seen, Silent)
     assert seen.evidence.entered("a")
     assert not seen.evidence.left("a")
@@ -240,7 +244,7 @@ def test_a_drop_is_silence_with_proof_of_where_it_ended(
 @both_families
 def test_a_drop_in_the_senders_own_output_is_silence_too(served: Bench, family: Family) -> None:
     pod = LAB.pod_address["b1"][family]
-    tcp, udp = served.probe(ask("a", pod, DROPPED, TCP), ask("a", pod, DROPPED, UDP))
+    tcp, udp = served.probe(probe_request("a", pod, DROPPED, TCP), probe_request("a", pod, DROPPED, UDP))
     assert isinstance(tcp, Silent)
     assert tcp.evidence.sightings == ()
     assert udp == Silent(stopped_at_sender=True)
@@ -249,7 +253,7 @@ def test_a_drop_in_the_senders_own_output_is_silence_too(served: Bench, family: 
 @both_protocols
 def test_a_missing_route_is_an_error_of_the_sender(bench: Bench, protocol: Protocol) -> None:
     bench.lab.network["a1"].run(("ip", "route", "del", "default"))
-    assert one(bench, ask("a1", VIP[V4], 80, protocol)) == NetworkError(errno.ENETUNREACH)
+    assert one(bench, probe_request("a1", VIP[V4], 80, protocol)) == NetworkError(errno.ENETUNREACH)
 
 
 @both_families
@@ -257,7 +261,7 @@ def test_a_missing_route_is_an_error_of_the_sender(bench: Bench, protocol: Proto
 def test_an_answer_that_gets_lost_is_distinguished_from_a_request_that_does(
     served: Bench, family: Family, protocol: Protocol
 ) -> None:
-    seen = one(served, ask("a1", LAB.pod_address["b1"][family], MUTE, protocol))
+    seen = one(served, probe_request("a1", LAB.pod_address["b1"][family], MUTE, protocol))
     assert isinstance(seen, Silent)
     assert seen.evidence.entered("b1")
     assert seen.endpoint_saw is (protocol is UDP)
@@ -269,9 +273,9 @@ def test_sctp_is_distinguished_likewise_or_declared_missing(served: Bench, famil
     try:
         lab.servers.serve(lab.network["b1"], OPEN, SCTP, "b1", (pod,))
     except OSError:
-        assert one(served, ask("a1", pod, protocol=SCTP)) == Unsupported("this kernel lacks SCTP")
+        assert one(served, probe_request("a1", pod, protocol=SCTP)) == Unsupported("this kernel lacks SCTP")
         return
-    requests = [ask("a1", pod, port, SCTP) for port in (OPEN, CLOSED, PORT, DROPPED)]
+    requests = [probe_request("a1", pod, port, SCTP) for port in (OPEN, CLOSED, PORT, DROPPED)]
     open_, closed, rejected, dropped = served.probe(*requests)
     assert answered(open_).who == "b1"
     assert closed == Reset()
@@ -291,7 +295,7 @@ def test_sctp_is_distinguished_likewise_or_declared_missing(served: Bench, famil
 def test_a_translated_probe_names_its_endpoint_and_the_source_that_was_kept(
     served: Bench, family: Family, protocol: Protocol
 ) -> None:
-    seen = answered(one(served, ask("a1", VIP[family], KEPT, protocol)))
+    seen = answered(one(served, probe_request("a1", VIP[family], KEPT, protocol)))
     assert (seen.who, seen.at) == ("b1", Socket(LAB.pod_address["b1"][family], KEPT))
     assert seen.peer == seen.own
 
@@ -303,7 +307,7 @@ def test_a_masqueraded_probe_shows_the_nodes_address_and_is_followed_through_tra
     served: Bench, family: Family, protocol: Protocol, sender: str
 ) -> None:
     source = LAB.client_address["a"][family] if sender == "client" else None
-    request = ask(sender, VIP[family], MASQUERADED, protocol, source=source)
+    request = probe_request(sender, VIP[family], MASQUERADED, protocol, source=source)
     traced = served.run(served.lab.trace(request))
     assert answered(traced.observation).peer.address == LAB.node_address["a"][family]
     (leaving,) = traced.evidence.left("a")
@@ -317,7 +321,7 @@ def test_a_masqueraded_probe_shows_the_nodes_address_and_is_followed_through_tra
 def test_a_rejection_after_translation_is_recognised(
     served: Bench, family: Family, protocol: Protocol, sender: str
 ) -> None:
-    seen = one(served, ask(sender, VIP[family], TRANSLATED_REJECTED, protocol))
+    seen = one(served, probe_request(sender, VIP[family], TRANSLATED_REJECTED, protocol))
     assert isinstance(seen, Refused)
     assert seen.icmp.port_unreachable
 
@@ -328,7 +332,9 @@ def test_a_rejection_after_translation_is_recognised(
 @both_protocols
 def test_a_held_flow_keeps_its_port_and_its_endpoint(served: Bench, protocol: Protocol) -> None:
     async def exchanges() -> list[Observation]:
-        flow, first = await served.lab.open_flow(ask("a1", LAB.pod_address["b1"][V4], protocol=protocol))
+        flow, first = await served.lab.open_flow(
+            probe_request("a1", LAB.pod_address["b1"][V4], protocol=protocol)
+        )
         assert flow is not None
         later = [await flow.exchange(PATIENCE) for _ in range(3)]
         flow.close()
@@ -346,7 +352,7 @@ def test_a_datagram_that_was_stopped_at_its_sender_is_not_part_of_the_next(bench
     node.run(("iptables", "-A", *rule))
 
     async def twice() -> list[Observation]:
-        flow, first = await lab.open_flow(ask("a", LAB.pod_address["b1"][V4], protocol=UDP))
+        flow, first = await lab.open_flow(probe_request("a", LAB.pod_address["b1"][V4], protocol=UDP))
         assert flow is not None
         node.run(("iptables", "-D", *rule))
         return [first, await flow.exchange(PATIENCE)]
@@ -357,7 +363,7 @@ def test_a_datagram_that_was_stopped_at_its_sender_is_not_part_of_the_next(bench
 
 
 def test_a_fixed_source_port_can_be_used_again_at_once(served: Bench) -> None:
-    request = ask("a1", LAB.pod_address["b1"][V4], source_port=23456)
+    request = probe_request("a1", LAB.pod_address["b1"][V4], source_port=23456)
     assert [answered(one(served, request)).peer.port for _ in range(3)] == [23456] * 3
 
 
@@ -367,7 +373,7 @@ def test_a_loop_that_is_kept_busy_is_not_taken_for_silence(served: Bench, protoc
 
     async def kept_busy() -> Observation:
         requested = asyncio.ensure_future(
-            served.lab.probe(ask("a1", LAB.pod_address["b1"][V4], protocol=protocol))
+            served.lab.probe(probe_request("a1", LAB.pod_address["b1"][V4], protocol=protocol))
         )
         while not requested.done():
             time.sleep(PATIENCE / 2)  # noqa: ASYNC251 (that is the point)
@@ -379,13 +385,13 @@ def test_a_loop_that_is_kept_busy_is_not_taken_for_silence(served: Bench, protoc
 
 @both_protocols
 def test_no_two_probes_of_a_sender_have_one_source_port(served: Bench, protocol: Protocol) -> None:
-    request = ask("a1", LAB.pod_address["b1"][V4], protocol=protocol)
+    request = probe_request("a1", LAB.pod_address["b1"][V4], protocol=protocol)
     ports = [answered(one(served, request)).peer.port for _ in range(50)]
     assert len(set(ports)) == 50
 
 
 def test_a_port_that_is_taken_is_passed_over(served: Bench) -> None:
-    request = ask("a1", LAB.pod_address["b1"][V4])
+    request = probe_request("a1", LAB.pod_address["b1"][V4])
     first = answered(one(served, request)).peer.port
     taken = served.lab.network["a1"].socket(socket.AF_INET, socket.SOCK_STREAM)
     with taken:
@@ -397,7 +403,7 @@ def test_a_port_that_is_taken_is_passed_over(served: Bench) -> None:
 def test_flows_that_are_marked_so_share_a_source_port(served: Bench, protocol: Protocol) -> None:
     async def two() -> list[Answered]:
         served.lab.servers.serve(served.lab.network["b2"], OPEN, protocol, "b2")
-        request = replace(ask("a1", LAB.pod_address["b1"][V4], protocol=protocol), shares_port=True)
+        request = replace(probe_request("a1", LAB.pod_address["b1"][V4], protocol=protocol), shares_port=True)
         flow, first = await served.lab.open_flow(request)
         assert flow is not None
         other = replace(request, destination=LAB.pod_address["b2"][V4], source_port=flow.own.port)
@@ -426,7 +432,7 @@ def test_an_out_of_window_segment_kills_the_flow_unless_invalid_packets_are_drop
         node.run((iptables, "-A", "FORWARD", "-m", "conntrack", "--ctstate", "INVALID", "-j", "DROP"))
 
     async def disturbed() -> Observation:
-        flow, first = await lab.open_flow(ask("a1", VIP[family], 80))
+        flow, first = await lab.open_flow(probe_request("a1", VIP[family], 80))
         assert flow is not None
         assert answered(first).who == "b1"
         await send_out_of_window(lab, flow)
@@ -489,13 +495,13 @@ def test_a_listening_socket_inside_a_node_serves_the_node(bench: Bench) -> None:
         writer.close()
         await writer.wait_closed()
 
-    async def serve_and_ask() -> str:
+    async def serve_and_connect() -> str:
         server = await asyncio.start_server(greet, sock=listen_in(lab.network["a"], LOOPBACK[V4], 6443))
         async with server:
             script = "import socket; print(socket.create_connection(('127.0.0.1', 6443)).recv(9).decode())"
             return await run_in(lab.network["a"], (sys.executable, "-c", script))
 
-    assert bench.run(serve_and_ask()) == "hello\n"
+    assert bench.run(serve_and_connect()) == "hello\n"
 
 
 # --------------------------------------------------------------------------- cost, and what is left
@@ -504,7 +510,7 @@ def test_a_listening_socket_inside_a_node_serves_the_node(bench: Bench) -> None:
 def test_five_hundred_probes_at_once_all_come_back_in_time(served: Bench) -> None:
     senders = ("a1", "a2", "a3", "client", "remote", "b2")
     requests = [
-        ask(senders[k % len(senders)], LAB.pod_address["b1"][family], protocol=protocol, patience=5)
+        probe_request(senders[k % len(senders)], LAB.pod_address["b1"][family], protocol=protocol, patience=5)
         for family in Family
         for protocol in (TCP, UDP)
         for k in range(125)

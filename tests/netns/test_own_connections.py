@@ -87,7 +87,7 @@ def another(namespace: Namespace) -> Iterator[Peer]:
 
 
 def connected(family: Family, own: Namespace, peer: Peer) -> tuple[socket.socket, socket.socket]:
-    """Both ends of a connection over which something was said."""
+    """Both ends of a connection over which data was sent."""
     client = own.socket(SOCKETS[family], socket.SOCK_STREAM)
     client.settimeout(SOON)
     with peer.namespace.socket(SOCKETS[family], socket.SOCK_STREAM) as server:

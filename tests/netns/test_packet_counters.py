@@ -1,4 +1,4 @@
-"""Rules of iptables mode that count packets, and the metrics that tell (``met.nfacct-optional``)."""
+"""Rules of iptables mode that count packets, and the metrics that report them (``met.nfacct-optional``)."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_where_no_rule_can_count_none_does(tools: Tools, monkeypatch: pytest.Mon
     )
 
 
-def test_that_nothing_can_be_written_says_nothing_on_counters(
+def test_that_nothing_can_be_written_is_no_sign_of_broken_counters(
     tools: Tools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = machine_options(tools, 14)

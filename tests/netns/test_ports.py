@@ -73,7 +73,7 @@ def test_a_load_balancer_finds_the_node_well_while_an_endpoint_is_here_and_the_p
 
 
 def test_iptables_mode_lets_probes_in_whatever_the_policy_of_input() -> None:
-    async def ask_behind_a_firewall() -> None:
+    async def probe_behind_a_firewall() -> None:
         async with stage("iptables") as on:
             node = on.lab.network["a"]
             for rule in ("-A INPUT -i lo -j ACCEPT", "-P INPUT DROP"):
@@ -86,7 +86,7 @@ def test_iptables_mode_lets_probes_in_whatever_the_policy_of_input() -> None:
             on.put(balanced(), endpoints("a1"))
             await on.becomes(lambda: _reached(on))
 
-    asyncio.run(ask_behind_a_firewall())
+    asyncio.run(probe_behind_a_firewall())
 
 
 async def _reached(on: Stage) -> bool:
@@ -122,7 +122,7 @@ async def _event(on: Stage, reason: str, name: str) -> bool:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_probes_are_answered_at_the_configured_node_port_addresses_only(mode: str) -> None:
-    async def ask_both() -> None:
+    async def probe_both() -> None:
         second = str(LAB.second_network[Family.IPV4])
         async with stage(mode, nodePortAddresses=[second]) as on:
             on.put(balanced(), endpoints("a1"))
@@ -138,7 +138,7 @@ def test_probes_are_answered_at_the_configured_node_port_addresses_only(mode: st
             await on.becomes(there)
             assert await on.status() is None
 
-    asyncio.run(ask_both())
+    asyncio.run(probe_both())
 
 
 def test_a_node_that_is_to_go_wants_no_new_traffic_but_its_services_stay_well() -> None:
@@ -290,7 +290,7 @@ def test_a_scrape_before_and_after_a_known_change_differs_by_that_change(mode: s
 
 
 def test_the_metrics_port_serves_mode_configuration_and_status_and_profiles_only_if_enabled() -> None:
-    async def ask() -> None:
+    async def query() -> None:
         async with stage("nftables", enableProfiling=True) as on:
             assert (await on.local(METRICS_PORT, "/proxyMode")).body == "nftables"
             assert (await on.local(METRICS_PORT, "/healthz")).body == "ok"
@@ -305,7 +305,7 @@ def test_the_metrics_port_serves_mode_configuration_and_status_and_profiles_only
         async with stage("nftables") as on:
             assert (await on.local(METRICS_PORT, "/debug/pprof/goroutine")).status == 404
 
-    asyncio.run(ask())
+    asyncio.run(query())
 
 
 DESCRIPTORS = 256

@@ -46,7 +46,7 @@ READS = ("ip address show", "ip route show", "ls /proc/net", "echo 1 >/dev/null"
 
 
 class Program:
-    """A program in a namespace that starts others when it is told to."""
+    """A program in a namespace that runs the commands written to its standard input."""
 
     def __init__(self, namespace: Namespace) -> None:
         self._popen = namespace.start(

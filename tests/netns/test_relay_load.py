@@ -89,7 +89,7 @@ def client(node: Namespace, kind: str, *arguments: object) -> Iterator[subproces
     made.wait()
 
 
-def said(of: subprocess.Popen[bytes]) -> dict[str, Any]:
+def reported(of: subprocess.Popen[bytes]) -> dict[str, Any]:
     assert of.stdout
     found: dict[str, Any] = json.loads(of.stdout.readline())
     return found
@@ -99,7 +99,7 @@ def go_on(with_it: subprocess.Popen[bytes]) -> dict[str, Any]:
     assert with_it.stdin
     with_it.stdin.write(b"\n")
     with_it.stdin.flush()
-    return said(with_it)
+    return reported(with_it)
 
 
 def workers_of(node: Namespace) -> list[int]:
@@ -128,7 +128,7 @@ def test_ten_thousand_connections_are_open_at_once(node: Namespace) -> None:
     number = served(relay, port_of())
     before = memory_of(workers_of(node))
     with client(node, "hold", "127.0.0.2", number, MANY) as held:
-        assert said(held) == {"open": MANY}
+        assert reported(held) == {"open": MANY}
         assert relay.count().open_connections == MANY
         each = (memory_of(workers_of(node)) - before) / MANY
         print(f"{MANY} connections, {each:.0f} bytes of memory each")
@@ -145,7 +145,7 @@ def test_two_gibibytes_pass_both_ways_unchanged(node: Namespace) -> None:
         (number, "127.0.0.2", 2 * GIBIBYTE),
     ):
         with client(node, "exchange", address, port, size) as made:
-            found = said(made)
+            found = reported(made)
         print(address, found)
         assert found["equal"]
 
@@ -154,7 +154,7 @@ def test_connections_outlive_the_daemon_and_none_is_refused_meanwhile(node: Name
     """The daemon is a process of its own, killed while connections are open and others are made."""
     number, daemon = daemon_with_a_port(node)
     with client(node, "hold", "127.0.0.2", number, 500) as held:
-        assert said(held) == {"open": 500}
+        assert reported(held) == {"open": 500}
         with client(node, "connect", "127.0.0.2", number, 2000, 4) as busy:
             time.sleep(0.2)
             daemon.kill()
@@ -162,7 +162,7 @@ def test_connections_outlive_the_daemon_and_none_is_refused_meanwhile(node: Name
             time.sleep(0.5)
             again, daemon = daemon_with_a_port(node)
             assert again == number
-            assert said(busy)["failures"] == 0
+            assert reported(busy)["failures"] == 0
         assert go_on(held) == {"alive": 500}
     daemon.kill()
     daemon.wait()
@@ -170,7 +170,7 @@ def test_connections_outlive_the_daemon_and_none_is_refused_meanwhile(node: Name
     await_workers(node, 0)
     assert worker_places() == ()
     with client(node, "connect", "127.0.0.2", number, 4, 4) as refused:
-        assert said(refused)["failures"] == 4
+        assert reported(refused)["failures"] == 4
 
 
 def daemon_with_a_port(node: Namespace) -> tuple[int, subprocess.Popen[bytes]]:
@@ -191,7 +191,7 @@ def test_a_worker_that_is_killed_costs_its_own_connections_alone(node: Namespace
     sticky = port_of("default/sticky", affinity_seconds=60)
     number = served(relay, port_of(), sticky)
     with client(node, "hold", "127.0.0.2", number, 200) as held:
-        assert said(held) == {"open": 200}
+        assert reported(held) == {"open": 200}
         killed = workers_of(node)[-1]
         os.kill(killed, signal.SIGKILL)
         deadline = time.monotonic() + 30
@@ -200,7 +200,7 @@ def test_a_worker_that_is_killed_costs_its_own_connections_alone(node: Namespace
             time.sleep(0.1)
         assert served(relay, port_of(), sticky) == number
         with client(node, "connect", "127.0.0.2", number, 200, 4) as anew:
-            assert said(anew)["failures"] == 0
+            assert reported(anew)["failures"] == 0
         assert 0 < relay.count().open_connections < 200
 
 
@@ -218,14 +218,14 @@ def test_workers_of_another_release_hand_their_sockets_over(
     number = served(relay, port_of(), datagrams)
     older = set(workers_of(node))
     with client(node, "hold", "127.0.0.2", number, 200) as held:
-        assert said(held) == {"open": 200}
+        assert reported(held) == {"open": 200}
         with client(node, "connect", "127.0.0.2", number, 2000, 4) as busy:
             monkeypatch.setattr(fleet, "RELEASE", "another")
             newer = relay_of(0)
             assert served(newer, port_of(), datagrams) == number
-            assert said(busy)["failures"] == 0
+            assert reported(busy)["failures"] == 0
         assert len(set(workers_of(node)) - older) == 3  # as many as before, and their parent
         with client(node, "connect", "127.0.0.2", number, 100, 4) as anew:
-            assert said(anew)["failures"] == 0
+            assert reported(anew)["failures"] == 0
         assert newer.count().connections >= 100
         assert go_on(held) == {"alive": 200}

@@ -1,4 +1,4 @@
-"""What `kproxy trace` says is what packets meet: cases of the catalogue, each probe foretold from the node's own rules."""
+"""What `kproxy trace` reports is what packets meet: cases of the catalogue, each probe foretold from the node's own rules."""
 
 from __future__ import annotations
 

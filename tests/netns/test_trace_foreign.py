@@ -1,6 +1,6 @@
-"""What `kproxy trace` says of rules that are none of ours is what packets meet.
+"""What `kproxy trace` reports on rules that are none of ours is what packets meet.
 
-A rule that cannot be told is no answer and no failure here; that most are told is asked for as well.
+A rule that trace cannot decide is no answer and no failure here; that it decides most is required as well.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def compare(routed: Router, node: TracedNode, rules: str, compared: Compared) ->
         compared.definite += len(found.decisions) == 1
         if not any(same(one, met) for one in foretold(found, sender)):
             reported = [(one.kind, str(one.destination), one.port) for one in found.decisions]
-            compared.otherwise.append(f"{packet}: trace says {reported}, met {met}\n{rules}")
+            compared.otherwise.append(f"{packet}: trace reports {reported}, met {met}\n{rules}")
 
 
 def requested(node: TracedNode, sender: str, destination: str, port: int, protocol: str) -> TracedPacket:

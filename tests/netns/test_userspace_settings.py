@@ -47,7 +47,7 @@ def subject_with(setting: str) -> Subject:
         ("userspace: {keepSources: false, workers: 1}", MASQUERADED, 1),
     ],
 )
-def test_endpoints_see_whom_the_setting_says_and_as_many_workers_run(
+def test_endpoints_see_the_source_of_the_setting_and_as_many_workers_run(
     setting: str, source: SourceIP, workers: int
 ) -> None:
     probes = [

@@ -64,7 +64,7 @@ class Client:
     session: aiohttp.ClientSession
     url: str
 
-    async def ask(
+    async def send(
         self,
         method: str,
         path: str,
@@ -81,12 +81,12 @@ class Client:
             return response.status, await response.json()
 
     async def get(self, path: str, **query: str) -> Document:
-        code, document = await self.ask("GET", path, params=query)
+        code, document = await self.send("GET", path, params=query)
         assert code == 200, document
         return document
 
     async def refused(self, path: str, **query: str) -> tuple[int, str]:
-        code, document = await self.ask("GET", path, params=query)
+        code, document = await self.send("GET", path, params=query)
         assert document["kind"] == "Status"
         assert document["code"] == code
         return code, document["reason"]
@@ -125,7 +125,7 @@ def put(
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for a condition without an event, at most five seconds."""
     async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110  (the server has no reason to tell)
+        while not condition():  # noqa: ASYNC110  (the server sends no event for it)
             await asyncio.sleep(0.01)
 
 

@@ -79,7 +79,7 @@ class Clients:
 
 
 @asynccontextmanager
-async def asking(
+async def sending(
     bed: NetnsTestbed, instance: Instance, probes: Sequence[Probe], pause: float = RATE
 ) -> AsyncIterator[Clients]:
     """Context in which clients connect all the time, ``pause`` seconds after each reply."""

@@ -29,7 +29,7 @@ from kproxy.conformance.subjects.subject import load_subject
 from kproxy.conformance.testbeds.netns import NetnsTestbed, opener
 from kproxy.lab.processes import Xtables
 from kproxy.model.network import Family
-from tests.support.constant_rate import Clients, asking, nothing_was_lost
+from tests.support.constant_rate import Clients, nothing_was_lost, sending
 
 CHANGES = 200
 
@@ -46,7 +46,7 @@ ENDPOINTS = frozenset(itertools.chain.from_iterable(ROTATION))
 
 
 def steady_case(family: Family = Family.IPV4) -> tuple[Instance, list[Probe]]:
-    """A Service in all forms it will have, and who asks for it."""
+    """A Service in all forms it will have, and its clients."""
     forms = [WEB.replace(backends=pods(*names)) for names in ROTATION]
     probes = [
         Probe(sender=sender, to=to, expect=delivered_to(*ENDPOINTS, source=source))
@@ -66,14 +66,14 @@ def steady_case(family: Family = Family.IPV4) -> tuple[Instance, list[Probe]]:
 async def busy_lab(
     mode: str, variant: Xtables, family: Family = Family.IPV4, profile: Profile = DEFAULT
 ) -> AsyncIterator[tuple[NetnsTestbed, World, Clients]]:
-    """A settled lab with a Service and four clients that ask for it without pause."""
+    """A settled lab with a Service and four clients that connect to it without pause."""
     instance, probes = steady_case(family)
     async with opener(load_subject("kproxy"), mode, variant)(profile, [instance]) as bed:
         assert isinstance(bed, NetnsTestbed)
         world = World(instance)
         await bed.change(world.apply_step(Apply(WEB)))
         await bed.settle()
-        async with asking(bed, instance, probes) as clients:
+        async with sending(bed, instance, probes) as clients:
             yield bed, world, clients
 
 

@@ -83,7 +83,7 @@ class Stage:
     async def check(
         self, family: Family = Family.IPV4, port: int = CHECK_PORT, path: str = "/"
     ) -> Reply | None:
-        """What the load balancer is told; None where nobody listens, or where that ends just now (reset)."""
+        """The reply to the load balancer; None where no socket listens, or where it is just being closed (reset)."""
         client, address = self.lab.network["client"], LAB.node_address["a"][family]
         try:
             return await asyncio.to_thread(fetch, client, address, port, path)
@@ -95,7 +95,7 @@ class Stage:
         return reply.status if reply else None
 
     async def local(self, port: int, path: str) -> Reply:
-        """What the node itself is told on loopback."""
+        """The reply to the node itself on loopback."""
         return await asyncio.to_thread(fetch, self.lab.network["a"], LOOPBACK, port, path)
 
     async def metrics(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:

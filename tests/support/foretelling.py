@@ -86,7 +86,9 @@ class Foretelling:
         self.requested += 1
         for one in seen:
             if not one.outcomes & outcomes(found):
-                reported = f"{instance.case.id}: {probe.sender} -> {probe.to}: trace says {outcomes(found)}"
+                reported = (
+                    f"{instance.case.id}: {probe.sender} -> {probe.to}: trace reports {outcomes(found)}"
+                )
                 self.otherwise.append(f"{reported}, seen {one.text}")
         return seen
 
@@ -124,12 +126,12 @@ def foretold(
             kept.append(Foretelling(testbed, read))
             yield kept[0]
 
-    async def ask() -> None:
+    async def compare() -> None:
         requested = bind_cases(cases)
         async with opened(cases[0].profile, requested) as testbed:
             await run_instances(cast("Testbed", testbed), requested)
 
-    asyncio.run(ask())
+    asyncio.run(compare())
     return kept[0]
 
 

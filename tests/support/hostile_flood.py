@@ -96,7 +96,7 @@ def is_read(document: Document, mode: str) -> bool:
 
 
 async def flood(mode: str) -> None:
-    """As the name of the test says; in ipvs mode a guest runs it."""
+    """The body of the test of this name; in ipvs mode a guest runs it."""
     async with stage(mode) as on:
         on.lab.servers.serve(on.lab.network["a1"], 8080, Protocol.TCP, "a1")
         on.put(balanced(), endpoints("a1"))

@@ -44,7 +44,7 @@ def read(kind: str, raw: bytes) -> Any:  # noqa: ANN401 - an object or a reason
 
 
 def world(hostile: list[Document]) -> Cluster:
-    """What a daemon knows that was told of these objects, and of the good Service."""
+    """State of a daemon that has received these objects, and the good Service."""
     store = ClusterStore(lambda: 0.0)
     for family in Family:
         store.subscribe(TriggerTimes(family))

@@ -66,14 +66,14 @@ class Router:
         own = next(self._ports)
         self._delivered(protocol)  # what came late of the packet before
         with self._of[sender].socket(socket.AF_INET, kind) as probe:
-            probe.setsockopt(socket.IPPROTO_IP, 11, 1)  # IP_RECVERR: all errors are told
+            probe.setsockopt(socket.IPPROTO_IP, 11, 1)  # IP_RECVERR: all errors are reported
             probe.bind(("", own))
-            said = probe.connect_ex((destination, port))
-            if protocol == "udp" and not said:
-                said = _sent(probe)
+            error = probe.connect_ex((destination, port))
+            if protocol == "udp" and not error:
+                error = _sent(probe)
             found = self._delivered(protocol)
-            if found is not None or said not in {0, errno.EINPROGRESS}:
-                return found or _refused(said)
+            if found is not None or error not in {0, errno.EINPROGRESS}:
+                return found or _refused(error)
             return self._waited(probe, protocol)
 
     def _waited(self, probe: socket.socket, protocol: str) -> Met:

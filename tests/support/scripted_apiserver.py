@@ -27,7 +27,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Script:
-    """``asked`` holds path and query of each request; the last answer repeats."""
+    """``requested`` holds path and query of each request; the last answer repeats."""
 
     answers: list[Answer]
     requested: list[tuple[str, dict[str, str]]] = field(default_factory=list)

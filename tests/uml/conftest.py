@@ -1,4 +1,4 @@
-"""A User-Mode Linux kernel, or an error that says how to have one."""
+"""A User-Mode Linux kernel, or an error with the remedy."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ ORDERS: dict[str, Arranged] = {
 
 
 def parts(step: Step) -> Iterator[Step]:
-    """A step in parts that a client can tell apart; what is done alike to different Services stays together."""
+    """A step in parts that a client can distinguish; what is done alike to different Services stays together."""
     match step:
         case SendCommands(orders):
             for _, alike in groupby(sorted(orders, key=_kind), _kind):

@@ -116,7 +116,7 @@ def test_a_case_that_fails_is_status_1_and_nothing_is_left(
 
 
 def wait_for(process: subprocess.Popen[str], word: str) -> None:
-    """Until it has said so."""
+    """Until it has printed that word."""
     assert process.stdout
     while word not in (line := process.stdout.readline()):
         assert line, "the run ended before it began"

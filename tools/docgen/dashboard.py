@@ -87,7 +87,7 @@ PANELS = (
 
 
 def dashboard() -> str:
-    """The dashboard as JSON, to be imported or provisioned; it asks for its data source."""
+    """The dashboard as JSON, to be imported or provisioned; its data source is a variable."""
     document = {
         "title": "Service proxy",
         "uid": "kproxy-service-proxy",

@@ -1,4 +1,4 @@
-"""Write the generated pages from the cases and clauses of the package; with ``--check`` only say which are stale.
+"""Write the generated pages from the cases and clauses of the package; with ``--check`` only report which are stale.
 
 Run from the repository's root: ``python -m tools.docgen``.
 """
@@ -68,7 +68,7 @@ def _head(cases: Sequence[Case], clauses: Mapping[ClauseId, Clause]) -> str:
 # Catalogue
 
 {len(cases)} cases hold a proxy to {len(clauses)} clauses. `kproxy conformance list` prints the cases, with `-o json` for programs;
-[judging a service proxy](conformance.md) says how to run them.
+[judging a service proxy](conformance.md) describes how to run them.
 
 Cases: {_contents(cases)}.
 

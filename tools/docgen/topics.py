@@ -1,6 +1,6 @@
 """The specification as a text that people read: docs/spec/topics/, a page for each topic, written by `tools.docgen`.
 
-Clause by clause: what binds, who says so, the cases that tell, how proxies stand, and who had it wrong.
+Clause by clause: what binds, who promises it, the cases that test it, how proxies stand, and which had it wrong.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kproxy.spec.topics import TOPICS, topic_of_clause
 from tools.docgen import coverage, regressions, tables
 
 MOST_CITING = 8
-"""Cases that tell of a clause; of one that more cite, those tell that ask for it or are of its topic."""
+"""Cases that are listed for a clause; if more cite it, those whose steps do or whose group is of its topic."""
 MOST_NAMED = 6
 
 _HEAD = f"""\
@@ -42,8 +42,8 @@ def index() -> str:
 {_HEAD}
 # What a Service promises
 
-{len(CLAUSES)} clauses, a page for each topic. Levels are those of RFC 2119; each clause says who promises it, which
-[cases](../../catalogue.md) tell, and how proxies stand: where one is known to deviate, with a link to why.
+{len(CLAUSES)} clauses, a page for each topic. Levels are those of RFC 2119; each clause names who promises it, the
+[cases](../../catalogue.md) that test it, and how proxies stand: where one is known to deviate, with a link to why.
 
 {tables.markdown_table("", columns, _counts()).lstrip()}
 """
@@ -131,7 +131,7 @@ def _standing(subject: Subject, clause: Clause) -> Iterator[str]:
 
 
 DeviationKey = tuple[str, str, str]
-"""Text, link, and the case that tells."""
+"""Text, link, and the case that shows it."""
 
 
 def _deviations(subject: Subject, clause: Clause, mode: str) -> Iterator[DeviationKey]:

@@ -1,4 +1,4 @@
-"""What `kproxy trace` says of virtual servers, sets and chains is what packets meet."""
+"""What `kproxy trace` reports on virtual servers, sets and chains is what packets meet."""
 
 from __future__ import annotations
 

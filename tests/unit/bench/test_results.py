@@ -173,12 +173,12 @@ def test_the_peak_of_a_tree_sees_a_childs_memory_and_the_daemons_own_does_not() 
 
 def test_every_option_is_on_the_page_and_no_other() -> None:
     page = (ROOT / "docs/bench.md").read_text(encoding="utf-8")
-    said = {
+    documented = {
         word
         for row in re.findall(r"^\| (`--.+?`) \|", page, re.MULTILINE)
         for word in re.findall(r"--[a-z-]+", row)
     }
-    assert said == {word for action in _parser()._actions for word in action.option_strings} - {
+    assert documented == {word for action in _parser()._actions for word in action.option_strings} - {
         "-h",
         "--help",
         "--patience",  # the former name of --sync-timeout, in this release only

@@ -1,4 +1,4 @@
-"""The bench's cluster is what it says: all of it reaches the plan, and no two Services share an address."""
+"""The bench's cluster is as described: all of it reaches the plan, and no two Services share an address."""
 
 from itertools import islice
 

@@ -1,4 +1,4 @@
-"""What a user gets wrong with `kproxy conformance`, and what he is told: status 2, one line, what to do."""
+"""Mistakes of a user of `kproxy conformance`, and what it reports: status 2, one line, what to do."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_results_that_cannot_be_written_are_status_2(form: str, capsys: pytest.C
     assert main(["conformance", *arguments, f"--{form}", "/dev/full"]) == 2
     streams = capsys.readouterr()
     assert streams.err == "kproxy conformance: /dev/full: No space left on device\n"
-    assert "passed in" in streams.out, "they were told, at least"
+    assert "passed in" in streams.out, "the results were printed, at least"
 
 
 def test_a_comparison_that_cannot_be_written_is_status_2(

@@ -111,7 +111,7 @@ def test_what_cannot_be_read_is_named(arguments: tuple[str, ...], message: str) 
     assert message in done.stderr
 
 
-def test_help_asks_no_cluster(place: Path) -> None:
+def test_help_queries_no_cluster(place: Path) -> None:
     assert "kubectl kproxy explain --from" in plugin("--help").stdout
     assert "--from SENDER" in plugin("explain", "--help").stdout
     assert not (place / "called").exists()

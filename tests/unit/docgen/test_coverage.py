@@ -106,7 +106,7 @@ def test_a_report_is_found_by_its_cve() -> None:
     assert regression_ids(["CVE-2020-8558"]) == {"R063"}
 
 
-@pytest.mark.parametrize(("name", "says"), [("4711", "no report"), ("R036", "whole cluster")])
-def test_a_report_that_is_unknown_or_not_held_is_named_so(name: str, says: str) -> None:
-    with pytest.raises(ConformanceRunError, match=says):
+@pytest.mark.parametrize(("name", "message"), [("4711", "no report"), ("R036", "whole cluster")])
+def test_a_report_that_is_unknown_or_not_held_is_named_so(name: str, message: str) -> None:
+    with pytest.raises(ConformanceRunError, match=message):
         regression_ids([name])

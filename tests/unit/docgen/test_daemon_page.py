@@ -82,7 +82,7 @@ def test_a_row_about_a_behaviour_has_its_sentence_and_pages_for_users_name_no_te
         for row in rows(page)
         if (id := row[0].strip("`")) in BEHAVIOURS and row[1].replace("\\|", "|") != BEHAVIOURS[id].what
     ]
-    assert not wrong, "the second cell is what src/kproxy/spec/behaviours.toml says"
+    assert not wrong, "the second cell is what src/kproxy/spec/behaviours.toml has"
     assert not NAMED.search(text(page))
 
 

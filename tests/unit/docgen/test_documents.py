@@ -1,4 +1,4 @@
-"""The pages on conformance say what the program does: options, results, placeholders, the catalogue."""
+"""The pages on conformance describe what the program does: options, results, placeholders, the catalogue."""
 
 import argparse
 import fnmatch
@@ -33,7 +33,7 @@ SUBJECTS = (DOCS / "subjects.md").read_text(encoding="utf-8")
 
 
 def first_cells(column: str, text: str = PAGE) -> list[str]:
-    """The first words of the rows of the table whose first column is called that."""
+    """The first tokens of the rows of the table whose first column has that heading."""
     _, _, table = text.partition(f"\n| {column} |")
     return re.findall(r"^\| `(?:-\w, )?([^` ]+)", table.partition("\n\n")[0], re.MULTILINE)
 
@@ -126,25 +126,25 @@ def test_the_example_of_expected_failures_can_be_used() -> None:
 
 
 def test_the_sample_sizes_that_are_documented_are_those_of_the_runner() -> None:
-    said = re.findall(r"\((\d+)(?: connections)? for two\s+endpoints,\s+(\d+) for six\)", PAGE)
+    documented = re.findall(r"\((\d+)(?: connections)? for two\s+endpoints,\s+(\d+) for six\)", PAGE)
     names = ("a1", "a2", "a3", "b1", "b2", "b3")
     plain = [replace(TO_WEB, expect=delivered_to(*names[:ways])) for ways in (2, 6)]
     spread = tuple(str(sample_size(replace(probe, spread=True))) for probe in plain)
     even = tuple(str(sample_size(replace(probe, even=True))) for probe in plain)
-    assert said == [spread, even]
+    assert documented == [spread, even]
 
 
 TUTORIALS = sorted((DOCS / "tutorials").glob("*.md"))
 
 
 def commands(path: Path) -> list[list[str]]:
-    """What a page says to type, of ours."""
-    said = re.findall(
+    """Command lines of ours on a page."""
+    lines = re.findall(
         r"^\$ (?:sudo )?(?:\"\$\(command -v )?(kproxy(?:\)\")? (?:conformance|spec) [^|<>&\n]+)$",
         path.read_text(encoding="utf-8"),
         re.MULTILINE,
     )
-    return [shlex.split(line.replace(')"', "", 1), comments=True)[1:] for line in said]
+    return [shlex.split(line.replace(')"', "", 1), comments=True)[1:] for line in lines]
 
 
 def test_the_tutorials_have_commands() -> None:
@@ -189,7 +189,7 @@ def test_a_command_of_a_tutorial_is_one_that_exists(path: Path) -> None:
 
 
 def runs(path: Path) -> Iterator[tuple[list[str], str]]:
-    """What a page says to run of the catalogue's cases, and the text up to the end of its block."""
+    """Runs of the catalogue's cases on a page, and the text up to the end of each block."""
     text = path.read_text(encoding="utf-8")
     for line, printed in re.findall(
         r"^\$ .*?kproxy(?:\)\")? (conformance run .+)\n((?:(?!```|\$ ).*\n)*)", text, re.MULTILINE

@@ -1,6 +1,6 @@
 """Written pages speak the field's language: send, query, observe, report; a program, a client, a user.
 
-Generated pages have the words of their sources; decisions and findings are records and stay as they were written.
+Generated pages have the text of their sources; decisions and findings are records and stay as they were written.
 """
 
 import re

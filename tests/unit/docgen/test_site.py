@@ -1,4 +1,4 @@
-"""The site has the pages of the repository, and README.md says what a visitor can type."""
+"""The site has the pages of the repository, and README.md has commands that a visitor can type."""
 
 import importlib
 import re

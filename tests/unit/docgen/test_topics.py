@@ -1,4 +1,4 @@
-"""The specification as a text: every clause on one page, with what tells of it and how proxies stand."""
+"""The specification as a text: every clause on one page, with the cases that test it and how proxies stand."""
 
 from collections import Counter
 

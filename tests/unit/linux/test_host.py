@@ -1,4 +1,4 @@
-"""The seam to the machine says what went wrong in a way code and people can use."""
+"""The seam to the machine reports what went wrong in a way code and people can use."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The table of options: complete, without contradiction, and what the Action and the documentation say."""
+"""The table of options: complete, without contradiction, and the same as in the Action and the documentation."""
 
 from __future__ import annotations
 

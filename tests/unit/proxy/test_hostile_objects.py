@@ -150,7 +150,7 @@ def is_within(few: list[str], many: list[str]) -> bool:
 @given(hostile=WORLDS)
 @MANY
 def test_no_rule_is_injected_and_a_good_service_has_all_it_needs(hostile: list[Document]) -> None:
-    """In the words of every backend, for both families."""
+    """In the syntax of every backend, for both families."""
     mixed = world(hostile)
     for mode, (write, grammar) in RENDERED.items():
         for family in Family:

@@ -88,9 +88,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("conformance", "proxy.backends.xtables", "proxy.relay", "linux", "linux.netfilter"),
         *("spec", "lab.topology"),
     },
-    # universes from seeds: conformance's words and lab, the oracle over time
+    # universes from seeds: conformance's terms and lab, the oracle over time
     "universes": {*MODEL, "conformance", "lab", "lab.topology", "spec", "console", "documents"},
-    # what pytest finds: asleep until it is asked for
+    # what pytest finds: inactive until it is selected
     "pytest_plugin": {"conformance"},
     "conformance.command": {"conformance", "conformance.testbeds.simulator", "spec", "console", "documents"},
     "conformance.generate.command": {"conformance", "conformance.command", "console", "documents"},
@@ -244,7 +244,7 @@ def forbidden_imports(module: str, source: str, *, package: bool = False) -> lis
 
 
 def effects(module: str, source: str) -> list[str]:
-    """What a pure module imports that could open, log, wait or tell the time."""
+    """What a pure module imports that could open, log, wait or read the clock."""
     imported = {name.split(".")[0] for name in imports_of(ast.parse(source), module)}
     return sorted(imported & EFFECTS)
 

@@ -1,4 +1,4 @@
-"""The manifests hold what Kubernetes' schemas ask for, the configuration in them is one that the daemon takes."""
+"""The manifests hold what Kubernetes' schemas require, the configuration in them is one that the daemon takes."""
 
 from __future__ import annotations
 

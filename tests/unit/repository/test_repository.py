@@ -62,27 +62,27 @@ def sessions() -> set[str]:
 
 
 def mentions(pattern: str) -> Iterator[tuple[str, str]]:
-    """(file, word) wherever a document or a workflow says it."""
+    """(file, word) wherever a document or a workflow has it."""
     for path in [*DOCUMENTS, *WORKFLOWS]:
         for word in re.findall(pattern, text(path)):
             yield path.name, word
 
 
 def test_every_run_command_that_is_written_about_exists() -> None:
-    said = set(mentions(r"\./run ([a-z]+)"))
-    assert {"conformance", "tests"} <= {word for name, word in said if name == "README.md"}
-    wrong = {(name, word) for name, word in said if word not in commands_of_run()}
+    mentioned = set(mentions(r"\./run ([a-z]+)"))
+    assert {"conformance", "tests"} <= {word for name, word in mentioned if name == "README.md"}
+    wrong = {(name, word) for name, word in mentioned if word not in commands_of_run()}
     assert not wrong
 
 
 def test_every_session_that_is_written_about_exists() -> None:
-    said = {
+    mentioned = {
         word
         for _, line in mentions(r"(?:run tests|ci/run|nox -s)((?: [a-z][a-z0-9]*)+)")
         for word in line.split()
     }
-    assert said, "the documents name no session at all: is the pattern still right?"
-    assert said <= sessions()
+    assert mentioned, "the documents name no session at all: is the pattern still right?"
+    assert mentioned <= sessions()
 
 
 def test_run_tests_runs_sessions_that_exist() -> None:
@@ -257,9 +257,9 @@ def test_the_action_hands_on_what_it_is_given_and_reports_options_that_exist() -
         text=True,
         check=True,
     )
-    said = re.findall(r"[( ](--[a-z-]+)", script.partition("mkdir -p")[2])
-    assert len(said) > 8
-    assert set(said) <= set(re.findall(r"--[a-z-]+", known.stdout))
+    mentioned = re.findall(r"[( ](--[a-z-]+)", script.partition("mkdir -p")[2])
+    assert len(mentioned) > 8
+    assert set(mentioned) <= set(re.findall(r"--[a-z-]+", known.stdout))
     for step in steps:
         checked = subprocess.run(
             ["bash", "-n"], input=step["run"], text=True, capture_output=True, check=False

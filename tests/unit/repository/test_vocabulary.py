@@ -4,6 +4,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 
 from tests.support.paths import ROOT
 
@@ -12,8 +13,22 @@ SOURCE = ROOT / "src/kproxy"
 FORBIDDEN = {"words", "asked", "told", "whoever"}
 """Parts of a name that are no terms of a protocol, a kernel or an API, unlike query, report, tokens, arguments."""
 
+SPEECH = FORBIDDEN | {
+    *("ask", "asks", "asking", "tell", "tells", "telling"),
+    *("say", "says", "said", "saying", "hear", "hears", "heard"),
+}
+"""In tests, tools and images neither a part of a name nor in a text: a client sends, a program reports, a test observes."""
+
+QUOTING = {
+    "tests/unit/repository/test_vocabulary.py": "lists them",
+    "tests/unit/docgen/test_prose.py": "lists those that pages must not have",
+    "tools/census.py": "counts them",
+    "tests/unit/conformance/reports/test_profiles.py": "compares with a message of `kproxy conformance verify`",
+}
+"""Files with a forbidden term in a text, each with the reason."""
+
 RIDDLES = {"What", "Whether"}
-"""First words that put a question in the place of the thing: "What the kernel lists" for "Addresses of the node"."""
+"""First tokens that put a question in the place of the thing: "What the kernel lists" for "Addresses of the node"."""
 
 
 def definitions() -> dict[str, list[str]]:
@@ -69,6 +84,17 @@ def riddles() -> dict[str, list[str]]:
     return found
 
 
+def beside_source() -> list[Path]:
+    folders = [path for folder in ("tests", "tools", "images") for path in (ROOT / folder).rglob("*.py")]
+    return sorted([*folders, ROOT / "noxfile.py"])
+
+
+def spoken(text: str) -> set[str]:
+    """Forbidden terms in a text; parts of an ID or of a path do not count."""
+    alternatives = "|".join(sorted(SPEECH))
+    return set(re.findall(rf"(?<![\w./-])(?:{alternatives})(?![\w-])", text, re.IGNORECASE))
+
+
 def parts(name: str) -> set[str]:
     return {part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
 
@@ -79,14 +105,26 @@ def test_a_noun_is_defined_once() -> None:
 
 
 def test_identifiers_speak_the_fields_language() -> None:
-    files = [*SOURCE.rglob("*.py"), *(ROOT / "tests").rglob("*.py"), *(ROOT / "docs").glob("*.py")]
+    files = dict.fromkeys([*SOURCE.rglob("*.py"), *(ROOT / "docs").glob("*.py")], FORBIDDEN)
+    files |= dict.fromkeys(beside_source(), SPEECH)
     found = {
         f"{path.relative_to(ROOT)}: {name}"
-        for path in files
+        for path, forbidden in files.items()
         for name in set(identifiers(ast.parse(path.read_text(encoding="utf-8"))))
-        if parts(name) & FORBIDDEN
+        if parts(name) & forbidden
     }
     assert not found, f"{sorted(found)}: send, query, observe, report, parse; arguments, tokens, text"
+
+
+def test_texts_of_tests_tools_and_images_speak_the_fields_language() -> None:
+    found = {
+        path.relative_to(ROOT).as_posix(): terms
+        for path in beside_source()
+        if (terms := spoken(path.read_text(encoding="utf-8")))
+    }
+    wrong = {name: terms for name, terms in found.items() if name not in QUOTING}
+    assert not wrong, f"{wrong}: send, query, observe, report, parse; arguments, tokens, text"
+    assert found.keys() == QUOTING.keys(), "an exception is no longer needed"
 
 
 def test_a_docstring_begins_with_the_thing() -> None:
@@ -100,3 +138,10 @@ def test_parts_of_a_name_are_found_by_case_and_underscore() -> None:
     assert parts("MOST_TOLD") & FORBIDDEN
     assert not parts("Masked") & FORBIDDEN
     assert not parts("keywords_foretold") & FORBIDDEN
+
+
+def test_terms_are_found_in_texts_but_not_in_ids_and_paths() -> None:
+    assert spoken("The client asks. Told so.") == {"asks", "Told"}
+    assert spoken('case(said, "x")') == {"said"}
+    assert not spoken("health-check.local-endpoints.told node-port.localhost-serves-when-asked-to /proxy/ask")
+    assert not spoken("task masked foretold keywords")

@@ -30,11 +30,11 @@ def test_files_have_names_of_their_own_the_time_and_the_command() -> None:
         (
             StateRead(at=1_500_000_000, namespace="a", command="/x/bin/iptables-save", text="rules\n"),
             StateRead(at=1_500_000_000, namespace="b", command="nft list ruleset", text="more\n"),
-            LogEnded(at=2, node="a", text="said\n"),
+            LogEnded(at=2, node="a", text="logged\n"),
         )
     )
     assert dict(state_files(recording, ("a",))) == {
         "a-iptables-save.txt": "# 1.500000 s: /x/bin/iptables-save\nrules\n",
         "b-nft-list-ruleset.txt": "# 1.500000 s: nft list ruleset\nmore\n",
-        "a-proxy.log": "said\n",
+        "a-proxy.log": "logged\n",
     }

@@ -43,10 +43,10 @@ MOST_ROUNDS = 4
 
 UNTESTED: dict[str, str] = {
     "node-port.addresses.primary-unknown.either": "every Node of the lab has addresses of both families",
-    "masquerade.host-with-pod-source.either": "a node of the lab asks Services from no address of a pod range",
+    "masquerade.host-with-pod-source.either": "no node of the lab sends to Services from a pod range",
     "detect-local.cluster-cidr.first-of-family": "kube-proxy refuses two ranges of a family",
 }
-"""Clauses that no case asks about, each with the reason."""
+"""Clauses that no case tests, each with the reason."""
 
 WITHOUT_CONTROL: dict[str, str] = {}
 """Cases in which nothing is delivered for certain, each with what else proves that the lab works."""
@@ -66,7 +66,7 @@ class Queried(NamedTuple):
     worked_out: Expectation
 
 
-def ask_the_oracle(instance: Instance) -> Iterator[Queried]:
+def query_the_oracle(instance: Instance) -> Iterator[Queried]:
     """Every new connection of a case, put to the oracle at its point in the case's history."""
     world = World(instance)
     for step in instance.case.steps:
@@ -79,10 +79,10 @@ def ask_the_oracle(instance: Instance) -> Iterator[Queried]:
             if passed := instance.packet_at_sender_node(step.sender, step.to):
                 facts = world.facts(passed.node)
                 yield Queried(step, PASSED_ON, expect(world.cluster(passed.node), facts, passed.packet))
-    yield from ask_meanwhile(instance)
+    yield from query_meanwhile(instance)
 
 
-def ask_meanwhile(instance: Instance) -> Iterator[Queried]:
+def query_meanwhile(instance: Instance) -> Iterator[Queried]:
     """What a steady client may meet: what the oracle answers at any time from its first question on."""
     steps = instance.case.steps
     for begun, step in enumerate(steps):
@@ -109,7 +109,7 @@ def test_each_answer_written_by_hand_is_the_oracles(instance: Instance) -> None:
     different = [
         f"{describe_step(requested.question)}: {_sorted(requested.written)} by hand, "
         f"{_sorted(requested.worked_out.outcomes)} by {', '.join(requested.worked_out.clauses)}"
-        for requested in ask_the_oracle(instance)
+        for requested in query_the_oracle(instance)
         if requested.written != requested.worked_out.outcomes
     ]
     assert not different, "\n".join(different)
@@ -124,7 +124,7 @@ def test_a_case_names_the_clauses_that_the_oracle_answers_by_and_no_others(case:
     used = {
         clause
         for instance in families_of(case)
-        for requested in ask_the_oracle(instance)
+        for requested in query_the_oracle(instance)
         for clause in requested.worked_out.clauses
     }
     missing = used - case.clauses

@@ -40,25 +40,25 @@ def test_a_process_is_informed_that_its_report_is_waited_for(monkeypatch: pytest
     assert child_process.is_child_process()
 
 
-def said(*chunks: bytes) -> tuple[list[str], str]:
+def read_chunks(*chunks: bytes) -> tuple[list[str], str]:
     lines: list[str] = []
-    voice = child_process.LogTail(lines.append)
+    tail = child_process.LogTail(lines.append)
     for chunk in chunks:
-        voice.feed(chunk)
-    return lines, voice.failure_reason()
+        tail.feed(chunk)
+    return lines, tail.failure_reason()
 
 
 def test_lines_are_passed_on_whole_however_they_come() -> None:
-    assert said(b"one\ntw", b"o\nthr", b"ee")[0] == ["one", "two"]
+    assert read_chunks(b"one\ntw", b"o\nthr", b"ee")[0] == ["one", "two"]
 
 
 def test_the_reason_is_the_text_of_a_refusal_and_not_what_went_before() -> None:
     refusal = f"{child_process.ERROR_PREFIX}no kernel\nfor this\n".encode()
-    assert said(b"running 3 checks\n", refusal)[1] == "no kernel\nfor this"
+    assert read_chunks(b"running 3 checks\n", refusal)[1] == "no kernel\nfor this"
 
 
 def test_the_reason_of_a_crash_is_its_last_lines() -> None:
     lines = [f"line {number}" for number in range(100)]
-    reason = said("\n".join([*lines, "KeyError: 'x'"]).encode())[1]
+    reason = read_chunks("\n".join([*lines, "KeyError: 'x'"]).encode())[1]
     assert reason.endswith("line 99\nKeyError: 'x'")
     assert "line 1\n" not in reason

@@ -1,4 +1,4 @@
-"""Clients that never pause: they ask while objects change, and what they meet then counts."""
+"""Clients that never pause: they send while objects change, and what they observe then counts."""
 
 from kproxy.conformance.binding.bind import Instance
 from kproxy.conformance.case import Apply, ContinuousProbe, delivered_to, pod, service

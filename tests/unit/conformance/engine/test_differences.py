@@ -19,7 +19,7 @@ def test_another_source_at_the_same_endpoint_is_a_difference() -> None:
     assert found.unlawful == (False, True)
 
 
-def test_sources_of_different_endpoints_are_worth_asking_again_and_no_difference() -> None:
+def test_sources_of_different_endpoints_are_worth_a_second_probe_and_no_difference() -> None:
     kept, changed = delivered(ONE), delivered(OTHER, SourceIP.MASQUERADED)
     assert looks_different([seen(kept)], [seen(changed)], frozenset({kept, changed}))
     assert held(kept, changed, kept, changed) is None

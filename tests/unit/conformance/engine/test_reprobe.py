@@ -1,4 +1,4 @@
-"""What met something unlawful is asked once more: which question, how often, for how long."""
+"""A probe with an unlawful outcome is sent once more: which one, how often, for how long."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ SYSCTL = ReadSysctl(node="a", name="ipv4/x", expect="1")
 
 
 def requested(testbed: Scripted, *steps: Step, again: bool = True) -> list[str]:
-    """What is asked again in a run of two like cases."""
+    """Probes that are sent again in a run of two like cases."""
     cases = [small_case(*steps, id=f"group.n{number}") for number in (1, 2)]
     asyncio.run(run_instances(testbed, bind_cases(cases), reprobe=again))
     return [line for line in testbed.log if line.startswith("again")]
@@ -64,12 +64,12 @@ def test_a_lab_spends_only_so_long_on_it() -> None:
     testbed = Slow()
     cases = bind_cases([small_case(Apply(WEB), TO_WEB, id=f"group.n{number}") for number in range(9)])
 
-    async def ask_all() -> None:
+    async def reprobe_all() -> None:
         second = Reprober(testbed, seconds=0.001)
         for instance in cases:
             await second.reprobe(instance, [(2, ())])
 
-    asyncio.run(ask_all())
+    asyncio.run(reprobe_all())
     assert testbed.log == ["again"]
 
 

@@ -156,7 +156,7 @@ def test_one_strange_answer_among_many_is_found_and_counted() -> None:
 
 
 def test_either_reading_of_an_ambiguous_source_is_accepted() -> None:
-    """A host asking an endpoint by way of its own address: rewriting it would change nothing."""
+    """A host that sends to an endpoint by way of its own address: rewriting it would change nothing."""
 
     def ambiguous(instance: Instance, step: Question, number: int) -> Observation:
         readings = [
@@ -256,7 +256,7 @@ def test_what_reaches_no_endpoint_is_found_once() -> None:
 
 
 class Biased(Scripted):
-    """Exhaustive; says the first endpoint's chance in two parts."""
+    """Exhaustive; reports the first endpoint's chance in two parts."""
 
     def __init__(self, first: Fraction) -> None:
         super().__init__(exhaustive=True)

@@ -1,4 +1,4 @@
-"""What hundreds of connections may be said to show: false alarms as seldom as stated, wrong shares noticed."""
+"""What hundreds of connections show: false alarms as seldom as stated, wrong shares noticed."""
 
 import math
 import random

@@ -62,12 +62,12 @@ def test_a_held_flow_is_read_as_it_was_written(lawful: Lawful) -> None:
         Wait(0.5),
         Delete(WEB),
     )
-    assert parse_case_file(case_source(made, "Told."), "file") == made
+    assert parse_case_file(case_source(made, "Described."), "file") == made
 
 
 @pytest.mark.parametrize("made", [pytest.param(one, id=one.id) for one in CATALOGUE])
 def test_every_case_of_the_catalogue_is_read_as_it_was_written(made: Case) -> None:
-    kept = parse_case_file(case_source(made, "Told."), "file")
+    kept = parse_case_file(case_source(made, "Described."), "file")
     assert (kept.steps, kept.clauses, kept.families) == (made.steps, made.clauses, made.families)
 
 
@@ -90,7 +90,7 @@ def test_every_case_of_the_catalogue_is_read_as_it_was_written(made: Case) -> No
 )
 def test_a_case_that_cannot_be_bound_is_refused_with_its_file_and_why(made: Case, reason: str) -> None:
     with pytest.raises(InvalidCaseFile, match=f"^my.py: .*{re.escape(reason)}"):
-        parse_case_file(case_source(made, "Told."), "my.py")
+        parse_case_file(case_source(made, "Described."), "my.py")
 
 
 def test_old_names_are_still_read() -> None:
@@ -100,7 +100,7 @@ def test_old_names_are_still_read() -> None:
         Open(flow="g", sender=client("a"), to=WEB.node_port("a"), expect=DROPPED, same_port_as="f"),
         Send(flow="f", expect=SAME_ENDPOINT),
     )
-    old = case_source(made, "Told.")
+    old = case_source(made, "Described.")
     for now, then in (
         ("Open(", "Hold("),
         ("Send(", "Use("),

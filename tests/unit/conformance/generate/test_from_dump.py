@@ -51,7 +51,7 @@ def test_every_frontend_is_queried_from_every_vantage_point(example: Dump) -> No
     node_ports = Counter(
         (probe.to.kind, probe.sender.kind) for probe in web if probe.to.kind in NODE_PORT_KINDS
     )
-    assert node_ports[TargetKind.NODE_PORT, VantageKind.POD] == 4, "a pod of each node asks both nodes"
+    assert node_ports[TargetKind.NODE_PORT, VantageKind.POD] == 4, "a pod of each node sends to both nodes"
     assert node_ports[TargetKind.NODE_PORT_LOCALHOST, VantageKind.HOST] == 2
     dns = {
         one.bound.packet.protocol.value

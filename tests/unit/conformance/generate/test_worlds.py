@@ -1,6 +1,6 @@
 """Four hundred generated worlds, in every mode: what compiled rules do is what the oracle allows.
 
-Always the same worlds: others come by ``kproxy conformance fuzz --testbed simulator``, which tells its seed.
+Always the same worlds: others come by ``kproxy conformance fuzz --testbed simulator``, which reports its seed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def test_what_rules_do_is_lawful_with_the_smallest_trees(monkeypatch: pytest.Mon
 
 
 def test_worlds_have_much_to_probe() -> None:
-    """Or their agreement would say little."""
+    """Or their agreement would mean little."""
     requested = {clause for case in part(0) for clause in case.clauses}
     assert requested >= {
         "endpoints.none.rejected",
@@ -83,7 +83,7 @@ def test_the_same_seed_makes_the_same_worlds_and_another_others() -> None:
 
 @pytest.mark.parametrize("mode", BACKENDS)
 def test_a_wrong_answer_would_be_found(mode: str) -> None:
-    """The positive control: answers that say the opposite are not met."""
+    """The positive control: answers to the contrary are not observed."""
     turned = [replace(case, steps=tuple(map(opposite, case.steps))) for case in part(0)[:20]]
     assert len(findings(turned, mode)) > 20
 

@@ -1,4 +1,4 @@
-"""Runs beside one another: names of columns, what differs, and what a person is told."""
+"""Runs beside one another: names of columns, what differs, and what is reported to the user."""
 
 import io
 

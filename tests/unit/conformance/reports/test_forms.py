@@ -48,8 +48,8 @@ def test_a_standard_parser_reads_a_suite_for_each_run_and_a_test_for_each_case()
 )
 def test_every_result_has_its_place_in_junit(kind: Result, tag: type | None) -> None:
     ((test,),) = suites(junit.render_junit(compared(outcome("a", result(kind)))))
-    assert [type(said) for said in test.result] == ([tag] if tag else [])
-    assert [said.message for said in test.result] == ([f"{kind.value}: why"] if tag else [])
+    assert [type(element) for element in test.result] == ([tag] if tag else [])
+    assert [element.message for element in test.result] == ([f"{kind.value}: why"] if tag else [])
 
 
 def test_a_failure_in_junit_has_what_a_person_needs() -> None:

@@ -274,7 +274,7 @@ def test_a_file_that_is_no_results_is_status_2(tmp_path: Path, capsys: pytest.Ca
         (document() | {"seconds": 1.0}, "not verified", "lightgrey"),
     ],
 )
-def test_a_badge_says_the_verdict(
+def test_a_badge_has_the_verdict(
     found: Json, message: str, colour: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "results.json"

@@ -26,7 +26,7 @@ CASE = small_case(Apply(WEB), *[TO_WEB] * 8)
 
 
 def found(step: int, *clauses: str) -> Finding:
-    return Finding(INSTANCE, step, "asked", "lawful", "seen", clauses)
+    return Finding(INSTANCE, step, "sent", "lawful", "seen", clauses)
 
 
 def deviation(*clauses: str, steps: Sequence[int] = (), **more: object) -> Deviation:

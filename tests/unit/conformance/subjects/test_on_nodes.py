@@ -1,4 +1,4 @@
-"""A subject's programs on the nodes of a cluster of this machine: every placeholder has a real value, or says why not."""
+"""A subject's programs on the nodes of a cluster of this machine: every placeholder has a real value, or a reason for none."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Subject files: what is read from them, and how what is wrong is told."""
+"""Subject files: what is read from them, and how errors in them are reported."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The wait for sentinels: only those that do not serve yet are asked again, and not for ever."""
+"""The wait for sentinels: only those that do not serve yet are probed again, and not for ever."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ A, B = ("a", Family.IPV4), ("b", Family.IPV4)
 def wait(
     needed: dict[Place, int], check: Callable[[], None] = lambda: None, seconds: float = 5
 ) -> Counter[Place]:
-    """``needed``: how often each place is asked until it serves."""
+    """``needed``: how often each place is probed until it serves."""
     requested: Counter[Place] = Counter()
 
-    async def ask(node: str, family: Family) -> bool:
+    async def probe(node: str, family: Family) -> bool:
         requested[node, family] += 1
         return requested[node, family] >= needed[node, family]
 
-    asyncio.run(wait_until_served(needed, ask, check, lambda left: f"left: {left}", seconds))
+    asyncio.run(wait_until_served(needed, probe, check, lambda left: f"left: {left}", seconds))
     return requested
 
 

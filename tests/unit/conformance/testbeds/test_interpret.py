@@ -45,7 +45,7 @@ AT_B = service("web", "b1").node_port("b")
 
 
 def requested(sender: Vantage | None = None, to: Target | None = None) -> Probe:
-    """A pod asks a cluster IP, unless told otherwise."""
+    """A pod sends to a cluster IP, by default."""
     return Probe(sender=sender or pod("a2"), to=to or WEB.cluster_ip, expect=delivered_to("a1"))
 
 
@@ -210,7 +210,7 @@ def test_what_no_proxy_should_cause_is_never_lawful(strange: lab.Observation, ou
     assert output_text in seen.text
 
 
-def test_what_the_kernel_cannot_send_says_nothing_about_the_subject() -> None:
+def test_what_the_kernel_cannot_send_is_no_failure_of_the_subject() -> None:
     with pytest.raises(HarnessError, match="no SCTP"):
         interpret_step(lab.Unsupported("no SCTP"), V4, requested())
 
@@ -312,7 +312,7 @@ TWO = b'{"localEndpoints": 2}'
 
 
 @pytest.mark.parametrize("reported", EndpointCountLocation)
-def test_a_health_check_is_what_a_case_asks_for_or_is_not(reported: EndpointCountLocation) -> None:
+def test_a_health_check_is_what_a_case_expects_or_is_not(reported: EndpointCountLocation) -> None:
     assert interpret_health(http.Response(200, TWO, WEIGHED), reported) == expected_health(2, reported)
     assert interpret_health(http.Response(503, b'{"localEndpoints": 0}', {}), reported) != expected_health(
         2, reported

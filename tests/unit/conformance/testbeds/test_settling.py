@@ -1,4 +1,4 @@
-"""Sentinels: two for each wait, gone at the next one, and who has never served is told from who is late."""
+"""Sentinels: two for each wait, gone at the next one, and a node that has never served is distinguished from one that is late."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Subject:
             elif isinstance(change, Remove):
                 del self.objects[change.key]
 
-    async def ask(self, request: ProbeRequest) -> Observation:
+    async def probe(self, request: ProbeRequest) -> Observation:
         directly = request.port == SENTINEL_PORT
         if not directly:
             self.requested.append(request)
@@ -58,7 +58,7 @@ class Subject:
         )
 
     def settling(self, families: Sequence[Family] = tuple(Family)) -> Settling:
-        return Settling(self.write, self.ask, reported, 0.05, replace(LAB, families=tuple(families)))
+        return Settling(self.write, self.probe, reported, 0.05, replace(LAB, families=tuple(families)))
 
     def target(self, request: ProbeRequest) -> int | None:
         """Where a Service leads that the request is for; None: there is none."""
@@ -196,7 +196,7 @@ def test_who_does_not_catch_up_by_itself_is_left_to_the_questions() -> None:
 def test_the_second_change_is_another_one_each_time_and_comes_alone() -> None:
     subject = Subject()
     settling = Settling(
-        subject.write, subject.ask, reported, 5, replace(LAB, families=(Family.IPV4,)), varied=True
+        subject.write, subject.probe, reported, 5, replace(LAB, families=(Family.IPV4,)), varied=True
     )
     for _ in range(5):
         settle(settling)
@@ -214,15 +214,15 @@ def test_the_second_change_is_another_one_each_time_and_comes_alone() -> None:
 
 def test_a_node_that_is_late_has_its_own_time() -> None:
     subject = Subject()
-    settling = Settling(subject.write, subject.ask, reported, 5, replace(LAB, families=(Family.IPV4,)))
+    settling = Settling(subject.write, subject.probe, reported, 5, replace(LAB, families=(Family.IPV4,)))
     settle(settling)
-    ask, late = subject.ask, iter(range(5))
+    probe, late = subject.probe, iter(range(5))
 
     async def slowly(request: ProbeRequest) -> Observation:
         if request.sender == "b" and next(late, None) is not None:
             await asyncio.sleep(0.005)
             return Silent()
-        return await ask(request)
+        return await probe(request)
 
     settling._probe = slowly
     settle(settling)

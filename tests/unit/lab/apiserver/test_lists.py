@@ -104,7 +104,7 @@ async def test_a_revision_of_the_future_is_refused_so_that_client_go_knows_it(
     server: ApiServer, client: Client
 ) -> None:
     put(server, "a")
-    code, status = await client.ask("GET", SERVICES, params={"resourceVersion": "99999"})
+    code, status = await client.send("GET", SERVICES, params={"resourceVersion": "99999"})
     assert (code, status["reason"]) == (504, "Timeout")
     assert status["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
 
@@ -145,7 +145,7 @@ def test_a_query_that_makes_no_sense_is_refused(query: dict[str, str], refusal: 
 def test_json_is_answered_to_any_client_that_takes_it(accept: str, code: int) -> None:
     @served()
     async def scenario(client: Client) -> None:
-        got, document = await client.ask("GET", SERVICES, headers={"Accept": accept})
+        got, document = await client.send("GET", SERVICES, headers={"Accept": accept})
         assert (got, document["kind"]) == (code, "ServiceList" if code == 200 else "Status")
 
     scenario()

@@ -1,4 +1,4 @@
-"""The store: revisions, what is filled in, the past, and when it tells."""
+"""The store: revisions, what is filled in, the past, and when it notifies."""
 
 from __future__ import annotations
 
@@ -125,16 +125,16 @@ def test_compaction_expires_every_revision_handed_out_and_no_later_one() -> None
 
 
 def test_a_batch_is_announced_once_to_those_concerned() -> None:
-    cluster, heard = store(), []
+    cluster, notified = store(), []
     with (
-        cluster.listening(ResourceKind.SERVICE, lambda: heard.append("service")),
-        cluster.listening(ResourceKind.NODE, lambda: heard.append("node")),
+        cluster.listening(ResourceKind.SERVICE, lambda: notified.append("service")),
+        cluster.listening(ResourceKind.NODE, lambda: notified.append("node")),
     ):
         with cluster.batch():
             cluster.put(ResourceKind.SERVICE, service("a"))
             cluster.put(ResourceKind.SERVICE, service("b"))
-            assert heard == []
-        assert heard == ["service"]
+            assert notified == []
+        assert notified == ["service"]
         cluster.put(ResourceKind.NODE, {"metadata": {"name": "a"}})
     cluster.put(ResourceKind.SERVICE, service("c"))
-    assert heard == ["service", "node"]
+    assert notified == ["service", "node"]

@@ -166,7 +166,7 @@ async def test_a_server_without_watch_list_refuses_it_and_still_watches(
     server: ApiServer, client: Client
 ) -> None:
     revision = put(server, "a")
-    code, status = await client.ask("GET", SERVICES, params=WATCH_LIST)
+    code, status = await client.send("GET", SERVICES, params=WATCH_LIST)
     assert (code, status["reason"]) == (422, "Invalid")
     assert status["details"]["causes"][0]["field"] == "sendInitialEvents"
     async with client.watch(SERVICES, resourceVersion=str(revision)) as stream:

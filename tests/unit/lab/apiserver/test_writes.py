@@ -19,11 +19,11 @@ MERGE = {"Content-Type": "application/merge-patch+json"}
 async def test_a_created_object_is_answered_stored_and_not_created_twice(
     server: ApiServer, client: Client
 ) -> None:
-    code, created = await client.ask("POST", IN_DEFAULT, json=service("web", clusterIP="10.96.0.1"))
+    code, created = await client.send("POST", IN_DEFAULT, json=service("web", clusterIP="10.96.0.1"))
     assert (code, created["kind"], created["spec"]) == (201, "Service", {"clusterIP": "10.96.0.1"})
     assert await client.get(WEB) == created
     assert server.store.get(ResourceKind.SERVICE, "default", "web") is not None
-    code, status = await client.ask("POST", IN_DEFAULT, json=service("web"))
+    code, status = await client.send("POST", IN_DEFAULT, json=service("web"))
     assert (code, status["reason"]) == (409, "AlreadyExists")
 
 
@@ -31,14 +31,14 @@ async def test_a_created_object_is_answered_stored_and_not_created_twice(
 async def test_the_server_and_not_the_client_gives_identity(client: Client) -> None:
     document = service("web")
     document["metadata"] |= {"uid": "mine", "creationTimestamp": "2001-01-01T00:00:00Z"}
-    _, created = await client.ask("POST", IN_DEFAULT, json=document)
+    _, created = await client.send("POST", IN_DEFAULT, json=document)
     assert created["metadata"]["uid"] != "mine"
     assert created["metadata"]["creationTimestamp"] > "2020"
 
 
 @served()
 async def test_a_name_is_generated_from_its_prefix(client: Client) -> None:
-    code, created = await client.ask("POST", IN_DEFAULT, json={"metadata": {"generateName": "web-"}})
+    code, created = await client.send("POST", IN_DEFAULT, json={"metadata": {"generateName": "web-"}})
     name = created["metadata"]["name"]
     assert (code, name[:4], len(name)) == (201, "web-", 9)
 
@@ -59,7 +59,7 @@ def test_a_creation_that_makes_no_sense_is_refused(
 ) -> None:
     @served()
     async def scenario(client: Client) -> None:
-        code, status = await client.ask("POST", path, json=document)
+        code, status = await client.send("POST", path, json=document)
         assert (code, status["reason"]) == refusal
         assert await client.names(SERVICES) == []
 
@@ -70,20 +70,20 @@ def test_a_creation_that_makes_no_sense_is_refused(
 async def test_an_update_from_a_stale_version_is_a_conflict(server: ApiServer, client: Client) -> None:
     put(server, "web")
     stale = await client.get(WEB)
-    code, fresh = await client.ask("PUT", WEB, json=stale | {"spec": {"type": "NodePort"}})
+    code, fresh = await client.send("PUT", WEB, json=stale | {"spec": {"type": "NodePort"}})
     assert (code, fresh["spec"], fresh["metadata"]["generation"]) == (200, {"type": "NodePort"}, 2)
-    code, status = await client.ask("PUT", WEB, json=stale | {"spec": {"type": "ClusterIP"}})
+    code, status = await client.send("PUT", WEB, json=stale | {"spec": {"type": "ClusterIP"}})
     assert (code, status["reason"]) == (409, "Conflict")
-    code, again = await client.ask("PUT", WEB, json=fresh)
+    code, again = await client.send("PUT", WEB, json=fresh)
     assert (code, again) == (200, fresh)
 
 
 @served()
 async def test_an_update_needs_the_object_and_its_name(server: ApiServer, client: Client) -> None:
-    code, _ = await client.ask("PUT", WEB, json=service("web"))
+    code, _ = await client.send("PUT", WEB, json=service("web"))
     assert code == 404
     put(server, "web")
-    code, _ = await client.ask("PUT", WEB, json=service("other"))
+    code, _ = await client.send("PUT", WEB, json=service("other"))
     assert code == 400
 
 
@@ -91,7 +91,7 @@ async def test_an_update_needs_the_object_and_its_name(server: ApiServer, client
 async def test_a_merge_patch_changes_only_what_it_names(server: ApiServer, client: Client) -> None:
     put(server, "web", labels={"a": "1", "b": "2"}, clusterIP="10.96.0.1")
     patch = {"metadata": {"labels": {"a": None, "c": "3"}}, "spec": {"type": "NodePort"}}
-    code, patched = await client.ask("PATCH", WEB, json=patch, headers=MERGE)
+    code, patched = await client.send("PATCH", WEB, json=patch, headers=MERGE)
     assert code == 200
     assert patched["metadata"]["labels"] == {"b": "2", "c": "3"}
     assert patched["spec"] == {"clusterIP": "10.96.0.1", "type": "NodePort"}
@@ -101,10 +101,10 @@ async def test_a_merge_patch_changes_only_what_it_names(server: ApiServer, clien
 async def test_other_kinds_of_patch_and_body_are_refused(server: ApiServer, client: Client) -> None:
     put(server, "web")
     json_patch = {"Content-Type": "application/json-patch+json"}
-    code, status = await client.ask("PATCH", WEB, json=[], headers=json_patch)
+    code, status = await client.send("PATCH", WEB, json=[], headers=json_patch)
     assert (code, status["reason"]) == (415, "UnsupportedMediaType")
     protobuf = {"Content-Type": "application/vnd.kubernetes.protobuf"}
-    code, _ = await client.ask("PUT", WEB, data=b"k8s\x00", headers=protobuf)
+    code, _ = await client.send("PUT", WEB, data=b"k8s\x00", headers=protobuf)
     assert code == 415
 
 
@@ -129,12 +129,12 @@ def test_merge_patches_follow_rfc_7396(target: object, patch: dict[str, Any], me
 @served()
 async def test_a_deleted_object_is_gone(server: ApiServer, client: Client) -> None:
     put(server, "web")
-    code, last = await client.ask("DELETE", WEB)
+    code, last = await client.send("DELETE", WEB)
     assert (code, last["kind"], last["metadata"]["name"]) == (200, "Service", "web")
-    assert (await client.ask("DELETE", WEB))[0] == 404
+    assert (await client.send("DELETE", WEB))[0] == 404
     assert await client.names(SERVICES) == []
     server.store.put(ResourceKind.NODE, {"metadata": {"name": "a"}})
-    code, status = await client.ask("DELETE", "/api/v1/nodes/a")
+    code, status = await client.send("DELETE", "/api/v1/nodes/a")
     assert (code, status["kind"], status["status"]) == (200, "Status", "Success")
 
 
@@ -156,7 +156,7 @@ async def test_an_event_of_one_api_is_read_by_the_other(client: Client) -> None:
         "type": "Normal",
         "reportingController": "kube-proxy",
     }
-    code, _ = await client.ask("POST", EVENTS, json=event)
+    code, _ = await client.send("POST", EVENTS, json=event)
     assert code == 201
     core = await client.get(f"{CORE_EVENTS}/e1")
     assert (core["apiVersion"], core["message"], core["reportingComponent"]) == (
@@ -179,11 +179,11 @@ async def test_an_event_of_the_core_api_is_read_by_the_newer(client: Client) -> 
         "message": "hello",
         "count": 2,
     }
-    await client.ask("POST", CORE_EVENTS, json=event)
+    await client.send("POST", CORE_EVENTS, json=event)
     found = await client.get(f"{EVENTS}/e1")
     assert (found["note"], found["regarding"], found["deprecatedCount"]) == ("hello", {"kind": "Service"}, 2)
     patch = {"series": {"count": 3}}
-    _, patched = await client.ask("PATCH", f"{CORE_EVENTS}/e1", json=patch, headers=MERGE)
+    _, patched = await client.send("PATCH", f"{CORE_EVENTS}/e1", json=patch, headers=MERGE)
     assert (patched["series"], patched["message"]) == ({"count": 3}, "hello")
 
 
@@ -235,8 +235,8 @@ def test_other_bytes_than_an_event_are_refused(data: bytes) -> None:
 @served()
 async def test_an_event_posted_in_protobuf_is_stored(client: Client) -> None:
     headers = {"Content-Type": "application/vnd.kubernetes.protobuf"}
-    code, _ = await client.ask("POST", EVENTS, data=protobuf_event(), headers=headers)
+    code, _ = await client.send("POST", EVENTS, data=protobuf_event(), headers=headers)
     assert code == 201
     assert await client.names(CORE_EVENTS, fieldSelector="involvedObject.name=node-a") == ["node-a.1"]
-    code, status = await client.ask("POST", EVENTS, data=b"k8s\x00\xff", headers=headers)
+    code, status = await client.send("POST", EVENTS, data=b"k8s\x00\xff", headers=headers)
     assert (code, status["reason"]) == (400, "BadRequest")

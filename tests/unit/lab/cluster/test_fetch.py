@@ -119,8 +119,8 @@ def test_without_a_site_each_program_is_named_with_its_address(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert fetch.run_fetch(tmp_path, VERSION, "http://127.0.0.1:9") == 2
-    said = capsys.readouterr().err
-    assert all(f"/{name}.sha256 cannot be reached" in said for name in fetch.FETCHED)
+    printed = capsys.readouterr().err
+    assert all(f"/{name}.sha256 cannot be reached" in printed for name in fetch.FETCHED)
 
 
 @pytest.mark.parametrize(

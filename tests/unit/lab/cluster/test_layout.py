@@ -168,10 +168,10 @@ def _content(archive: tarfile.TarFile, name: str) -> bytes:
 def test_all_that_is_missing_is_named_at_once_with_its_remedy(tmp_path: Path) -> None:
     with pytest.raises(MissingAssets) as raised:
         find_programs(None, {"PATH": str(tmp_path)})
-    said = str(raised.value)
-    assert "KUBEBUILDER_ASSETS" in said
+    message = str(raised.value)
+    assert "KUBEBUILDER_ASSETS" in message
     for name in ("etcd: apt-get install etcd-server", *KUBERNETES):
-        assert name in said
+        assert name in message
 
 
 def test_programs_of_kubernetes_are_not_taken_from_path(tmp_path: Path) -> None:

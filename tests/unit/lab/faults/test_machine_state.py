@@ -1,4 +1,4 @@
-"""What is told of a machine that was changed, and what a subject may not write."""
+"""What is reported of a machine that was changed, and what a subject may not write."""
 
 from __future__ import annotations
 

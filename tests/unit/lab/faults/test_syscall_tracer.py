@@ -1,4 +1,4 @@
-"""A tracer that could not refuse a write says so, and does not begin."""
+"""A tracer that could not refuse a write reports it, and does not begin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kernel build from apt to the cache, with programs that only pretend: what is kept, what is told, what is left."""
+"""A kernel build from apt to the cache, with programs that only pretend: what is kept, what is reported, what is left."""
 
 import os
 import signal

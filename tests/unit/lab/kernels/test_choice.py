@@ -1,4 +1,4 @@
-"""Which kernel is taken, and what is said of the others."""
+"""Which kernel is taken, and what is reported of the others."""
 
 from collections.abc import Mapping
 

@@ -104,10 +104,10 @@ def test_an_interrupt_for_everybody_is_not_for_the_guard(running: Guarded) -> No
 
 
 def test_the_end_of_a_kernel_is_reported_and_the_folder_waits_to_be_read(tmp_path: Path) -> None:
-    guarded = Guarded(tmp_path / "job", "print('last words'); raise SystemExit(3)")
+    guarded = Guarded(tmp_path / "job", "print('last line'); raise SystemExit(3)")
     assert guarded.process.stdout
     assert guarded.process.stdout.readline() == b"3\n"
-    assert (guarded.folder / "console").read_text() == "last words\n"
+    assert (guarded.folder / "console").read_text() == "last line\n"
     guarded.cut()
     assert guarded.process.wait(PATIENCE) == 0
     assert not guarded.folder.exists()

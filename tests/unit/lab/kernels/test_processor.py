@@ -12,7 +12,7 @@ from kproxy.lab.kernels import processor
 AMX = "flags\t\t: fpu sse2 avx avx2 avx512f amx_bf16 amx_tile amx_int8\n"
 NO_AMX = "flags\t\t: fpu sse2 avx avx2 avx512f\n"
 
-ASK = """
+REQUEST_STATE = """
 import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
 libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_long, ctypes.c_void_p]
@@ -40,12 +40,12 @@ def test_it_is_too_much_for_old_kernels_on_processors_with_tiles(
 
 def test_a_kernel_that_is_started_so_cannot_request_extended_state_and_can_request_other() -> None:
     hidden = subprocess.run(
-        [sys.executable, "-I", "-S", processor.__file__, sys.executable, "-c", ASK],
+        [sys.executable, "-I", "-S", processor.__file__, sys.executable, "-c", REQUEST_STATE],
         capture_output=True,
         text=True,
         check=True,
     )
-    plain = subprocess.run([sys.executable, "-c", ASK], capture_output=True, text=True, check=True)
+    plain = subprocess.run([sys.executable, "-c", REQUEST_STATE], capture_output=True, text=True, check=True)
     assert hidden.stdout.split()[:2] == [str(errno.EIO)] * 2
     assert str(errno.EIO) not in hidden.stdout.split()[2:] + plain.stdout.split()
 

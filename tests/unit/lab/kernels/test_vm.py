@@ -147,7 +147,7 @@ def test_a_visitor_runs_its_job_and_writes_down_how_it_ended(tmp_path: Path) -> 
 
 
 def test_orders_that_are_written_down_reach_the_command(tmp_path: Path) -> None:
-    script = "trap 'echo told; exit 3' INT; echo ready; while :; do sleep 0.05; done"
+    script = "trap 'echo signalled; exit 3' INT; echo ready; while :; do sleep 0.05; done"
     with visit(tmp_path, "/bin/sh", "-c", script) as process:
         deadline = time.monotonic() + PATIENCE
         while "ready" not in (tmp_path / "out").read_text() and time.monotonic() < deadline:
@@ -155,5 +155,5 @@ def test_orders_that_are_written_down_reach_the_command(tmp_path: Path) -> None:
         with (tmp_path / "orders").open("a") as orders:
             orders.write(f"{signal.SIGINT.name}\n")
         process.wait(PATIENCE)
-    assert (tmp_path / "out").read_text() == "ready\ntold\n"
+    assert (tmp_path / "out").read_text() == "ready\nsignalled\n"
     assert (tmp_path / "status").read_text() == "3"

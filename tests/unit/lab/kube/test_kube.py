@@ -43,7 +43,7 @@ def test_etcd_may_be_a_package_of_the_machine(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "held", "said"),
+    ("wanted", "held", "difference"),
     [
         ({"spec": {"ports": [{"port": 80}]}}, {"spec": {"ports": [{"port": 80, "protocol": "TCP"}]}}, ""),
         ({"spec": {"ports": [{"port": 80}]}}, {"spec": {"ports": [{"port": 81}]}}, "spec.ports.port 81"),
@@ -53,10 +53,10 @@ def test_etcd_may_be_a_package_of_the_machine(tmp_path: Path) -> None:
     ],
 )
 def test_what_the_server_would_hold_otherwise_is_reported(
-    wanted: dict[str, object], held: dict[str, object], said: str
+    wanted: dict[str, object], held: dict[str, object], difference: str
 ) -> None:
-    assert said in " ".join(_differences(wanted, held))
-    assert bool(said) == bool(list(_differences(wanted, held)))
+    assert difference in " ".join(_differences(wanted, held))
+    assert bool(difference) == bool(list(_differences(wanted, held)))
 
 
 def test_every_case_has_a_namespace_that_an_api_server_admits() -> None:

@@ -1,4 +1,4 @@
-"""What clients and servers of the lab say to each other survives the wire, in whatever pieces it comes."""
+"""What clients and servers of the lab send each other survives the wire, in whatever pieces it comes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Saved rules of generated worlds: what `trace` says of them is what the oracle allows, in every mode whose rules choose the endpoint.
+"""Saved rules of generated worlds: what `trace` reports on them is what the oracle allows, in every mode whose rules choose the endpoint.
 
 The simulator's place is taken by saved text that is read and walked by `trace`: readers, walk and journey are held to the
 specification by the same questions as the backends are.
@@ -108,7 +108,7 @@ def walked(node: trace_node.TracedNode, packet: Packet, view: NodeView) -> tuple
 
 
 @pytest.mark.parametrize("mode", SAVES)
-def test_what_saved_rules_are_said_to_do_is_lawful(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_saved_rules_are_reported_to_do_is_lawful(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(BACKENDS, mode, lambda _, mark: Saved(SAVES[mode], mark))
     wrong = findings(tuple(generate_worlds(2026, WORLDS)), mode)
     assert not wrong, "\n".join(f"{f.what}: lawful {f.lawful}, seen {f.seen}" for f in wrong[:5])

@@ -1,4 +1,4 @@
-"""``kproxy run`` as a process, as far as it goes without a kernel: what it says, writes, and why it ends."""
+"""``kproxy run`` as a process, as far as it goes without a kernel: what it prints, writes, and why it ends."""
 
 import json
 import os

@@ -13,7 +13,7 @@ from kproxy.proxy.daemon.logs import JsonFormatter, TextFormatter, VerbosityFilt
 
 
 def record(
-    level: int = logging.INFO, message: str = "said %s", *of: object, **extra: object
+    level: int = logging.INFO, message: str = "logged %s", *of: object, **extra: object
 ) -> logging.LogRecord:
     made = logging.LogRecord(
         "kproxy.proxy.daemon.cluster.store",
@@ -29,9 +29,9 @@ def record(
 
 
 def test_text_has_the_head_of_klog_and_values_at_the_end() -> None:
-    line = TextFormatter().format(record(logging.WARNING, "said %s", "so", node='a"b', count=3))
+    line = TextFormatter().format(record(logging.WARNING, "logged %s", "so", node='a"b', count=3))
     assert re.fullmatch(
-        r'W\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ store\.py:12\] said so node="a\\"b" count=3', line
+        r'W\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ store\.py:12\] logged so node="a\\"b" count=3', line
     )
 
 
@@ -59,9 +59,9 @@ def test_what_an_object_is_called_makes_no_line_of_its_own(formatter: logging.Fo
 
 
 def test_json_has_the_members_that_collectors_know() -> None:
-    line = json.loads(JsonFormatter().format(record(logging.INFO, "said %s", "so", node="a")))
+    line = json.loads(JsonFormatter().format(record(logging.INFO, "logged %s", "so", node="a")))
     assert line.pop("ts") > 1_500_000_000_000
-    assert line == {"caller": "cluster/store.py:12", "msg": "said so", "v": 0, "node": "a"}
+    assert line == {"caller": "cluster/store.py:12", "msg": "logged so", "v": 0, "node": "a"}
 
 
 def test_json_marks_errors_by_their_lack_of_a_verbosity() -> None:

@@ -35,7 +35,7 @@ HEAD = "from kproxy.conformance.case import *\n"
 @pytest.mark.parametrize("number", range(len(QUESTIONS)))
 def test_a_question_is_the_same_case_when_its_file_is_read(number: int) -> None:
     made = case_of(DUMP, QUESTIONS[number], f"compare.unknown-{number}")
-    kept = parse_case_file(case_source(made, "Told."), "file")  # without the clauses of single probes
+    kept = parse_case_file(case_source(made, "Described."), "file")  # without the clauses of single probes
     assert kept.clauses == made.clauses
     assert with_oracle_answers(kept) == made
 
@@ -51,7 +51,7 @@ def test_a_case_has_the_kind_of_answer_that_the_cluster_has() -> None:
 
 
 def test_the_port_that_is_queried_is_one_of_the_case_however_many_there_are() -> None:
-    """A case has names for three ports; of a Service with more it has the one that was asked."""
+    """A case has names for three ports; of a Service with more it has the one that is queried."""
     ports = [{"name": f"p{n}", "port": 8000 + n, "targetPort": 80, "protocol": "TCP"} for n in range(5)]
     ports.append({"name": "odd", "port": 9000, "protocol": "DCCP"})
     many = {

@@ -1,4 +1,4 @@
-"""``kproxy spec explain``: what kubectl prints and what people say, as a question to the oracle."""
+"""``kproxy spec explain``: what kubectl prints and what people type, as a question to the oracle."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ def example() -> list[dict[str, Any]]:
     return found
 
 
-def ask(capsys: pytest.CaptureFixture[str], *arguments: str, file: Path = EXAMPLE) -> dict[str, Any]:
+def explain(capsys: pytest.CaptureFixture[str], *arguments: str, file: Path = EXAMPLE) -> dict[str, Any]:
     assert main(["spec", "explain", "-f", str(file), "-o", "json", *arguments]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert found["schema"] == "kproxy-explanation/2"
@@ -62,7 +62,7 @@ LAWFUL = [
 def test_a_packet_has_these_lawful_outcomes(
     capsys: pytest.CaptureFixture[str], sender: str, target: str, node: str, lawful: list[str]
 ) -> None:
-    answer = ask(capsys, "--from", sender, "--to", target)
+    answer = explain(capsys, "--from", sender, "--to", target)
     assert answer["hops"][0]["node"] == node
     assert outcomes(answer) == lawful
 
@@ -70,14 +70,14 @@ def test_a_packet_has_these_lawful_outcomes(
 def test_what_the_first_node_must_leave_alone_is_judged_where_it_goes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    answer = ask(capsys, "--from", "host/node-b", "--to", "node/node-a:30080")
+    answer = explain(capsys, "--from", "host/node-b", "--to", "node/node-a:30080")
     assert [hop["node"] for hop in answer["hops"]] == ["node-b", "node-a"]
     assert outcomes(answer, 0) == ["untouched"]
     assert outcomes(answer, 1) == ["10.244.1.11:8080 preserved"]
 
 
 def test_every_clause_comes_with_level_text_and_sources(capsys: pytest.CaptureFixture[str]) -> None:
-    clauses = ask(capsys, "--from", "client", "--to", "node/node-b:30080")["hops"][0]["clauses"]
+    clauses = explain(capsys, "--from", "client", "--to", "node/node-b:30080")["hops"][0]["clauses"]
     dropped = {clause["id"]: clause for clause in clauses}[
         "external-policy.local.drop-without-local-endpoint"
     ]
@@ -88,7 +88,7 @@ def test_every_clause_comes_with_level_text_and_sources(capsys: pytest.CaptureFi
 
 def test_text_has_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("--from", "client", "--to", "node/node-a:30080")
-    clauses = ask(capsys, *arguments)["hops"][0]["clauses"]
+    clauses = explain(capsys, *arguments)["hops"][0]["clauses"]
     assert main(["spec", "explain", "-f", str(EXAMPLE), *arguments]) == 0
     text = capsys.readouterr().out
     assert "delivered to 10.244.1.11:8080 (pod default/web-0 on node-a), which sees 203.0.113.1" in text
@@ -102,30 +102,32 @@ def test_text_has_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_node_settles_where_a_clients_packet_comes_to(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("--from", "client", "--to", "192.0.2.80:80")
-    assert outcomes(ask(capsys, *arguments, "--node", "node-a")) == ["10.244.1.11:8080 preserved"]
-    assert outcomes(ask(capsys, *arguments, "--node", "node-b")) == ["dropped"]
+    assert outcomes(explain(capsys, *arguments, "--node", "node-a")) == ["10.244.1.11:8080 preserved"]
+    assert outcomes(explain(capsys, *arguments, "--node", "node-b")) == ["dropped"]
     assert "which node? Name it with --node; there are node-a, node-b" in refused(capsys, *arguments)
 
 
 def test_a_mode_settles_its_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("--from", "host/node-a", "--to", "127.0.0.1:30080")
-    assert outcomes(ask(capsys, *arguments)) == ["10.244.1.11:8080 masqueraded", "untouched"]
-    assert outcomes(ask(capsys, *arguments, "--mode", "iptables")) == ["10.244.1.11:8080 masqueraded"]
-    assert outcomes(ask(capsys, *arguments, "--mode", "nftables")) == ["untouched"]
-    assert outcomes(ask(capsys, *arguments, "--mode", "ipvs")) == ["untouched"]
+    assert outcomes(explain(capsys, *arguments)) == ["10.244.1.11:8080 masqueraded", "untouched"]
+    assert outcomes(explain(capsys, *arguments, "--mode", "iptables")) == ["10.244.1.11:8080 masqueraded"]
+    assert outcomes(explain(capsys, *arguments, "--mode", "nftables")) == ["untouched"]
+    assert outcomes(explain(capsys, *arguments, "--mode", "ipvs")) == ["untouched"]
 
 
 def test_the_configuration_counts(capsys: pytest.CaptureFixture[str]) -> None:
     pod = ("--from", "pod/web-1", "--to", "svc/web:80")
-    assert outcomes(ask(capsys, *pod, "--masquerade-all")) == ["10.244.1.11:8080 masqueraded"]
-    assert outcomes(ask(capsys, *pod, "--cluster-cidr", "10.99.0.0/16")) == ["10.244.1.11:8080 masqueraded"]
+    assert outcomes(explain(capsys, *pod, "--masquerade-all")) == ["10.244.1.11:8080 masqueraded"]
+    assert outcomes(explain(capsys, *pod, "--cluster-cidr", "10.99.0.0/16")) == [
+        "10.244.1.11:8080 masqueraded"
+    ]
     second = ("--from", "client", "--to", "172.19.0.2:30080", "--node", "node-a")
-    assert outcomes(ask(capsys, *second)) == ["untouched"]
+    assert outcomes(explain(capsys, *second)) == ["untouched"]
     own = (*second, "--node-address", "172.19.0.2")
-    assert outcomes(ask(capsys, *own, "--node-port-addresses", "172.19.0.0/24")) == [
+    assert outcomes(explain(capsys, *own, "--node-port-addresses", "172.19.0.0/24")) == [
         "10.244.1.11:8080 preserved"
     ]
-    assert outcomes(ask(capsys, *own, "--node-port-addresses", "primary")) == ["untouched"]
+    assert outcomes(explain(capsys, *own, "--node-port-addresses", "primary")) == ["untouched"]
 
 
 # ------------------------------------------------------------------------------ dumps
@@ -155,7 +157,7 @@ def test_a_dump_may_have_any_form_that_kubectl_prints(
         "typed lists": yaml.safe_dump_all(lists),
     }
     file = written(tmp_path / "dump", texts[form])
-    answer = ask(capsys, "--from", "pod/web-1", "--to", "svc/web:80", file=file)
+    answer = explain(capsys, "--from", "pod/web-1", "--to", "svc/web:80", file=file)
     assert outcomes(answer) == ["10.244.1.11:8080 preserved"]
 
 
@@ -163,7 +165,7 @@ def test_several_files_are_one_cluster(capsys: pytest.CaptureFixture[str], tmp_p
     services = written(tmp_path / "a", json.dumps([i for i in example() if i["kind"] == "Service"]))
     rest = written(tmp_path / "b", json.dumps([i for i in example() if i["kind"] != "Service"]))
     arguments = ("-f", str(rest), "--from", "pod/web-1", "--to", "svc/web:80")
-    assert outcomes(ask(capsys, *arguments, file=services)) == ["10.244.1.11:8080 preserved"]
+    assert outcomes(explain(capsys, *arguments, file=services)) == ["10.244.1.11:8080 preserved"]
 
 
 def test_pod_objects_name_pods_that_are_no_endpoints(
@@ -181,10 +183,10 @@ def test_pod_objects_name_pods_that_are_no_endpoints(
         "status": {"podIPs": [{"ip": "172.18.0.3"}]},
     }
     file = written(tmp_path / "dump", json.dumps([*example(), shell, agent]))
-    assert outcomes(ask(capsys, "--from", "pod/shell", "--to", "svc/web", file=file)) == [
+    assert outcomes(explain(capsys, "--from", "pod/shell", "--to", "svc/web", file=file)) == [
         "10.244.1.11:8080 preserved"
     ]
-    on_host = ask(capsys, "--from", "pod/agent", "--to", "svc/web", file=file)
+    on_host = explain(capsys, "--from", "pod/agent", "--to", "svc/web", file=file)
     assert on_host["packet"]["from"] == "pod x/agent (host network)"
     assert outcomes(on_host) == ["10.244.1.11:8080 masqueraded"]
 
@@ -198,11 +200,11 @@ def test_an_object_that_does_not_decode_is_reported_and_left_out(
     assert "Service x/odd is left out" in capsys.readouterr().err
 
 
-# ------------------------------------------------------------------------------ what cannot be asked
+# ------------------------------------------------------------------------------ what cannot be explained
 
 
 @pytest.mark.parametrize(
-    ("sender", "target", "said"),
+    ("sender", "target", "message"),
     [
         ("nobody", "svc/web", "--from nobody: give pod/NAME"),
         ("pod/nobody", "svc/web", "there is no pod nobody in the dump; pods are known by"),
@@ -222,13 +224,13 @@ def test_an_object_that_does_not_decode_is_reported_and_left_out(
     ],
 )  # fmt: skip
 def test_what_is_not_understood_reports_what_would_be(
-    capsys: pytest.CaptureFixture[str], sender: str, target: str, said: str
+    capsys: pytest.CaptureFixture[str], sender: str, target: str, message: str
 ) -> None:
-    assert said in refused(capsys, "--from", sender, "--to", target)
+    assert message in refused(capsys, "--from", sender, "--to", target)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{", "neither YAML nor JSON"),
         ("a: [", "neither YAML nor JSON"),
@@ -238,10 +240,10 @@ def test_what_is_not_understood_reports_what_would_be(
     ],
 )
 def test_a_file_that_is_no_dump_reports_how_to_make_one(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, said: str
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, message: str
 ) -> None:
     file = written(tmp_path / "dump", text)
-    assert said in refused(capsys, "--from", "client", "--to", "svc/web", file=file)
+    assert message in refused(capsys, "--from", "client", "--to", "svc/web", file=file)
 
 
 def test_a_service_without_a_cluster_ip_cannot_be_queried_at_one(

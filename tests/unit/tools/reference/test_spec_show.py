@@ -1,4 +1,4 @@
-"""`kproxy spec show`: every kind of ID, with places that are where they are said to be."""
+"""`kproxy spec show`: every kind of ID, with places that are where it reports them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of a live node where more than one way leads to an answer."""
+"""What is queried of a live node where more than one way leads to an answer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_without_ipvsadm_a_long_list_of_virtual_servers_is_reported_to_lack_some
 
 
 def test_where_the_kernel_has_no_ipvs_nothing_is_queried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asking would load the module."""
+    """A query would load the module."""
     monkeypatch.setattr(live, "_file", lambda _: "")
     monkeypatch.setattr(live, "run_tool", lambda _: pytest.fail("a command was run"))
     assert list(live._virtual_servers([])) == []

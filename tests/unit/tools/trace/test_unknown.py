@@ -1,4 +1,4 @@
-"""What is not modelled is said to be unknown, never taken for nothing; what is kept in other words is read."""
+"""What is not modelled is reported as unknown, never taken for nothing; what is kept in another syntax is read."""
 
 from __future__ import annotations
 
@@ -251,15 +251,15 @@ def test_a_connection_takes_marks_and_gives_them_back(rules: list[str], kind: st
 def test_a_mark_that_is_not_modelled_is_not_known_until_it_is_set_again() -> None:
     lost = {"mangle": {"key": MARK, "value": {"jhash": {"mod": 4, "expr": DADDR}}}}
     again = {"mangle": {"key": MARK, "value": 1}}
-    asks = [match(MARK, 1), DROP]
-    assert kinds(reported(nft([lost], asks))) == {"dropped", "untouched"}
-    assert kinds(reported(nft([lost], [again], asks))) == {"dropped"}
+    matches = [match(MARK, 1), DROP]
+    assert kinds(reported(nft([lost], matches))) == {"dropped", "untouched"}
+    assert kinds(reported(nft([lost], [again], matches))) == {"dropped"}
     assert kinds(
         reported(
             nft(
                 [{"mangle": {"key": CT_MARK, "value": 1}}],
                 [{"mangle": {"key": MARK, "value": CT_MARK}}],
-                asks,
+                matches,
             )
         )
     ) == {"dropped"}
@@ -313,7 +313,7 @@ def test_what_is_sent_to_loopback_by_a_rule_is_dropped_as_the_kernel_does() -> N
 
 
 def test_ipv6_has_no_route_to_loopback_for_what_a_rule_sends_there() -> None:
-    """Seen on Linux 6.18: the client is told that there is no route."""
+    """Seen on Linux 6.18: the client gets the error that there is no route."""
     text = saved("-j DNAT --to-destination ::1", table="nat", chain="PREROUTING").replace(
         "iptables", "ip6tables"
     )
@@ -368,7 +368,7 @@ def test_a_table_of_nft_with_a_name_of_iptables_counts_unless_the_save_has_it() 
     assert kinds(reported(text, save + saved().replace("v1.8.9", "v1.8.9 (nf_tables)"))) == {"untouched"}
 
 
-# ---------------------------------------------------------------------- words
+# ---------------------------------------------------------------------- syntax
 
 
 @pytest.mark.parametrize(

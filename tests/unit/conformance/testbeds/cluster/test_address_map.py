@@ -119,7 +119,7 @@ def test_node_ports_are_in_the_clusters_range_and_nobody_has_them() -> None:
     assert not ports & PLACE.taken_ports
 
 
-def test_the_port_at_which_proxies_tell_their_health_is_itself() -> None:
+def test_the_port_at_which_proxies_report_their_health_is_itself() -> None:
     assert any(LENS.ports.apply(number) != number for number in range(HEALTHZ_PORT, HEALTHZ_PORT + 9))
     assert LENS.ports.apply(HEALTHZ_PORT) == HEALTHZ_PORT
 

@@ -46,7 +46,7 @@ def test_own_addresses_are_those_the_kernel_calls_local() -> None:
     assert parse_fib_trie(TRIE.splitlines()) == [ip_address("127.0.0.1"), ip_address("172.30.0.11")]
 
 
-def test_a_client_outside_says_by_which_sysctls_it_would_be_redirected(tmp_path: Path) -> None:
+def test_a_client_outside_reports_by_which_sysctls_it_would_be_redirected(tmp_path: Path) -> None:
     for name, value in (
         ("ipv4/conf/all", "0"),
         ("ipv4/conf/default", "1"),
@@ -136,9 +136,9 @@ def test_an_agent_does_what_is_requested_by_who_has_the_key(
     monkeypatch: pytest.MonkeyPatch, body: bytes, shown: str, status: int, answer: object
 ) -> None:
     with key(monkeypatch, "secret"):
-        came, said = asyncio.run(requested(body, shown))
+        came, reply = asyncio.run(requested(body, shown))
     assert came == status
-    assert answer is None or wire.decode_agent_message(said) == answer
+    assert answer is None or wire.decode_agent_message(reply) == answer
 
 
 def test_an_agent_without_a_key_does_not_start(

@@ -1,4 +1,4 @@
-"""Agents as a ground: what is asked of whom, and what is made of their answers."""
+"""Agents as a ground: which requests each of them gets, and how their replies are read."""
 
 import asyncio
 from dataclasses import replace
@@ -32,7 +32,7 @@ from kproxy.spec.outcome import Failure
 from tests.support.scripted_cluster import PLACE, V4
 
 WEB = service("web", "b1")
-(INSTANCE, _) = bind_cases([case("group.name", "It is asked.", Apply(WEB), clauses=set())])
+(INSTANCE, _) = bind_cases([case("group.name", "It is probed.", Apply(WEB), clauses=set())])
 LENS = build_address_map(PLACE, [INSTANCE])
 VIP = INSTANCE.cluster_ip(WEB)
 OWN = Socket(PLACE.pods["a1"][V4], 40000)
@@ -41,7 +41,7 @@ REQUEST = ProbeRequest(sender="a1", destination=VIP, port=80)
 
 
 class Agents:
-    """In a fleet's place: they answer what they are told to, and note what they are asked."""
+    """In a fleet's place: they give the replies of the test, and record the requests."""
 
     def __init__(self, seen: Observation, known: dict[str, Evidence]) -> None:
         self.seen, self.known = seen, known

@@ -1,4 +1,4 @@
-"""``kproxy conformance cluster`` before there is a cluster: words, and what is missing."""
+"""``kproxy conformance cluster`` before there is a cluster: arguments, and what is missing."""
 
 import argparse
 import re
@@ -15,7 +15,7 @@ PAGE = (ROOT / "docs/kind.md").read_text(encoding="utf-8")
 ARGUMENTS = ["conformance", "cluster", "--mode", "nftables", "--agent-image", "kproxy:1"]
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def error_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert cli.main([*ARGUMENTS, *arguments]) == 2
     return " ".join(capsys.readouterr().err.split())
 
@@ -31,11 +31,11 @@ def test_the_options_that_are_documented_are_those_there_are() -> None:
     assert {flag for row in rows for flag in re.findall(r"`(--[a-z-]+)", row)} == there - {"--help"}
 
 
-def test_without_a_kubeconfig_it_says_what_to_give(
+def test_without_a_kubeconfig_it_reports_what_to_give(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert f"kubeconfig {tmp_path}/none: No configuration" in (
-        reported := said(capsys, "--kubeconfig", str(tmp_path / "none"))
+        reported := error_of(capsys, "--kubeconfig", str(tmp_path / "none"))
     )
     assert "give --kubeconfig FILE" in reported
 
@@ -43,7 +43,7 @@ def test_without_a_kubeconfig_it_says_what_to_give(
 def test_a_context_that_is_not_there_is_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "kubeconfig"
     file.write_text(kubeconfig("http://127.0.0.1:1"))
-    reported = said(capsys, "--kubeconfig", str(file), "--context", "other")
+    reported = error_of(capsys, "--kubeconfig", str(file), "--context", "other")
     assert "other" in reported
     assert "--context NAME" in reported
 
@@ -53,14 +53,14 @@ def test_a_cluster_that_does_not_answer_is_reported(
 ) -> None:
     file = tmp_path / "kubeconfig"
     file.write_text(kubeconfig("http://127.0.0.1:1"))
-    assert "Connection refused" in said(capsys, "--kubeconfig", str(file))
+    assert "Connection refused" in error_of(capsys, "--kubeconfig", str(file))
 
 
-def test_without_the_package_that_reads_kubeconfigs_it_says_how_to_have_it(
+def test_without_the_package_that_reads_kubeconfigs_it_reports_how_to_have_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "kubernetes", None)
-    assert "pip install 'kube-kproxy[cluster]'" in said(capsys)
+    assert "pip install 'kube-kproxy[cluster]'" in error_of(capsys)
 
 
 @pytest.mark.parametrize(
@@ -76,4 +76,4 @@ def test_without_the_package_that_reads_kubeconfigs_it_says_how_to_have_it(
 def test_what_cannot_be_meant_is_reported_before_a_cluster_is_queried(
     capsys: pytest.CaptureFixture[str], arguments: list[str], why: str
 ) -> None:
-    assert why in said(capsys, *arguments)
+    assert why in error_of(capsys, *arguments)

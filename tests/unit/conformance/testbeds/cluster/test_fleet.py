@@ -1,4 +1,4 @@
-"""Agents that do not run, or do not answer as agents do, are told apart; what was made goes whatever happened."""
+"""Agents that do not run, or do not answer as agents do, are distinguished; what was made goes whatever happened."""
 
 import asyncio
 import ssl
@@ -24,7 +24,7 @@ CONNECTION = ClusterConnection("http://127.0.0.1:1", "test", None, dict)
 
 
 class Store:
-    """In an API server's place: pods have the status they are told to have."""
+    """In an API server's place: pods have the status that the test gives."""
 
     def __init__(self, status: Mapping[str, Any], *, removes: bool = True) -> None:
         self.status, self.removes = status, removes
@@ -178,6 +178,6 @@ def test_an_agent_is_queried_through_the_api_server_with_the_key_of_the_run() ->
         (web.Response(body=wire.encode_agent_message(messages.Done())), r"agent a1: Done\(\)"),
     ],
 )
-def test_what_is_no_answer_says_nothing_of_the_proxy(answer: web.Response, why: str) -> None:
+def test_what_is_no_answer_is_no_failure_of_the_proxy(answer: web.Response, why: str) -> None:
     with pytest.raises(HarnessError, match=why):
         asyncio.run(requested(lambda _: answer))

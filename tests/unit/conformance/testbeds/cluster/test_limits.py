@@ -1,4 +1,4 @@
-"""Which cases a cluster can express, and that others say why not."""
+"""Which cases a cluster can express, and for others the reason why not."""
 
 import re
 
@@ -43,7 +43,7 @@ OUTSIDE = ClusterShape(outside=True)
         ("icmp.pings", OUTSIDE, "pings"),
     ],
 )
-def test_a_case_that_a_cluster_cannot_express_says_why(name: str, shape: ClusterShape, why: str) -> None:
+def test_a_case_that_a_cluster_cannot_express_has_a_reason(name: str, shape: ClusterShape, why: str) -> None:
     reason = case_not_runnable(BY_ID[name], shape)
     assert reason is not None
     assert re.search(why, reason), reason

@@ -130,6 +130,6 @@ def test_many_nodes_and_the_pods_of_others_are_left_alone() -> None:
     [(["default"], "remove"), (["default", "kube-system"], "remove"), (["default", "shop"], ""), ([], "")],
 )
 def test_pods_in_default_alone_are_taken_for_somebodys_trials(namespaces: list[str], hint: str) -> None:
-    said = playground_hint(namespaces)
-    assert hint in said
-    assert bool(said) == bool(hint)
+    reported = playground_hint(namespaces)
+    assert hint in reported
+    assert bool(reported) == bool(hint)

@@ -18,7 +18,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CaseResult]:
     return {entry.case.id: entry for entry in report.results}
 
 
-def test_a_case_passes_needs_a_kernel_or_asks_for_what_the_mode_does_not_have(
+def test_a_case_passes_needs_a_kernel_or_requires_what_the_mode_does_not_have(
     results: dict[str, CaseResult],
 ) -> None:
     wrong = [entry for entry in results.values() if entry.result is not expected(entry.case)]

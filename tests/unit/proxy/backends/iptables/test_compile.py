@@ -108,7 +108,7 @@ def test_each_endpoint_gets_an_equal_share() -> None:
     assert chances == ["0.3333333333", "0.5000000000", "1"]
 
 
-def test_affinity_asks_for_the_remembered_endpoint_before_it_chooses() -> None:
+def test_affinity_looks_up_the_remembered_endpoint_before_it_chooses() -> None:
     plan = plan_of(cluster_ip("10.180.0.1:80", "10.180.0.2:80", affinity=60))
     found = lines(plan, f"KUBE-SVC-{SUFFIX}")[1:]
     assert found[0] == f"-m recent --name {FIRST} --rcheck --seconds 60 --reap -j {FIRST}"

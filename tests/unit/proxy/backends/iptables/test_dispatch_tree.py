@@ -89,7 +89,7 @@ def test_every_destination_finds_its_rule_and_no_other(bits: int, shape: Shape, 
 @pytest.mark.parametrize("bits", BASES)
 @given(data=st.data())
 @settings(deadline=None, max_examples=60)
-def test_a_tree_does_not_tell_how_it_came_about(bits: int, shape: Shape, data: st.DataObject) -> None:
+def test_a_tree_does_not_depend_on_how_it_came_about(bits: int, shape: Shape, data: st.DataObject) -> None:
     before, after = data.draw(SETS[bits]), data.draw(SETS[bits])
     old = tree(bits, shape, before)
     written(old)  # what it remembers for the next must be right there
@@ -157,7 +157,7 @@ def test_what_does_not_change_is_shared() -> None:
     assert same.count(False) == 1
 
 
-def test_names_say_which_group_it_is() -> None:
+def test_a_name_identifies_its_group() -> None:
     addresses = key_space(IPV4_BITS, 3)
     key = Destination(ip_address("10.96.0.10"), Protocol.UDP, 53).key
     assert addresses.name(key, addresses.boundaries.index(14)) == "10.96.0.0/14"

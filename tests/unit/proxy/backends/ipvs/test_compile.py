@@ -67,7 +67,7 @@ def test_under_policy_cluster_connections_that_a_shortcut_took_go_on() -> None:
     assert texts(found, IpSet.SHORTCUT) == set()
 
 
-def test_only_endpoints_of_this_node_can_ask_themselves_through_it() -> None:
+def test_only_endpoints_of_this_node_can_reach_themselves_through_it() -> None:
     found = made(service(frontend(Exposure.CLUSTER_IP, "10.96.0.1", 80, HERE)))
     assert texts(found, IpSet.LOOP_BACK) == {"10.0.1.1,tcp:8080,10.0.1.1"}
 

@@ -149,7 +149,7 @@ def test_a_service_that_goes_is_unreachable_first_and_loses_its_guards_last() ->
     assert text(todo)[-1].startswith("delete fwmark ")
 
 
-def test_what_another_proxy_served_is_let_in_before_chains_that_ask_for_it() -> None:
+def test_what_another_proxy_served_is_let_in_before_chains_that_match_it() -> None:
     """kube-proxy has no set of what is served: its chains let in what is in several."""
     old = service(frontend(*VIP, EVERYWHERE))
     new = service(frontend(Exposure.CLUSTER_IP, "10.96.0.1", 80, HERE), name="ns/new:http")
@@ -207,7 +207,7 @@ def test_silence_comes_before_the_last_endpoint_goes_and_ends_after_the_first_co
     assert before_and_after(to(plan_of(local(VIP)), picture, before), f"add {endpoint} 1", f"del {member}")
 
 
-def test_source_ranges_stand_before_the_firewall_that_asks_them() -> None:
+def test_source_ranges_stand_before_the_firewall_that_matches_them() -> None:
     guarded = service(frontend(*VIP, EVERYWHERE, sources=("10.0.0.0/8",)))
     opened = service(frontend(*VIP, EVERYWHERE))
     firewall = "KUBE-LOAD-BALANCER-FW 203.0.113.9,tcp:80"

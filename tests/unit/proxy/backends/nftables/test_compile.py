@@ -38,7 +38,7 @@ def of(plan: ServicePlan) -> dict[str, dict[tuple, Value]]:  # type: ignore[type
     return found
 
 
-def test_a_cluster_ip_says_how_many_endpoints_it_has_and_which() -> None:
+def test_a_cluster_ip_leads_to_the_number_of_its_endpoints_and_to_each() -> None:
     key = (ip_address("10.96.0.1"), Protocol.TCP, 80)
     assert of(service(frontend(Exposure.CLUSTER_IP, "10.96.0.1", 80, EVERYWHERE))) == {
         "service-ips": {key: Goto("one-of-2")},
@@ -84,7 +84,7 @@ def test_nobody_anywhere_is_a_refusal_and_nobody_here_is_silence() -> None:
 
 
 def test_source_ranges_do_not_overlap() -> None:
-    """The kernel refuses intervals that do; one that another contains says nothing new."""
+    """The kernel refuses intervals that do; one that another contains adds nothing."""
     ranges = ("192.0.2.0/24", "192.0.2.128/25", "192.0.2.0/24", "198.51.100.7/32")
     guarded = frontend(Exposure.LOAD_BALANCER, "203.0.113.1", 80, EVERYWHERE, sources=ranges, admit_self=True)
     found = of(service(guarded))

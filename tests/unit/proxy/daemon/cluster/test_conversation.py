@@ -1,4 +1,4 @@
-"""A conversation with a real API server, said again to our watcher byte by byte: kube-apiserver 1.36.2 on etcd 3.6.
+"""A conversation with a real API server, replayed to our watcher byte by byte: kube-apiserver 1.36.2 on etcd 3.6.
 
 Recorded: the answers to the requests that the watcher makes for Services, while Services ``b``, ``c`` and ``d`` came and went and ``a``
 went from port 80 to 81; a refusal under load (a FlowSchema that rejects), and a version that was compacted away.  What is
@@ -38,7 +38,7 @@ RESET = struct.pack("ii", 1, 0)
 
 @dataclass
 class Server:
-    """Says the answers, one a connection, ``size`` bytes at a time; `asked` are the requests' queries."""
+    """Sends the answers, one a connection, ``size`` bytes at a time; `requested` are the requests' queries."""
 
     answers: list[str]
     size: int
@@ -51,7 +51,7 @@ class Server:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._read(connection)
                 data = answer.encode()
-                with suppress(ConnectionError):  # who has heard enough hangs up
+                with suppress(ConnectionError):  # a client closes it when it has read enough
                     for at in range(0, len(data), self.size):
                         connection.sendall(data[at : at + self.size])
                 if answer is CUT:
@@ -70,7 +70,7 @@ CUT = RECORDED["changes"][:IN_THE_MIDDLE_OF_D]
 
 
 @contextmanager
-def saying(*answers: str, size: int) -> Iterator[tuple[Reflector, ClusterStore, Server]]:
+def replaying(*answers: str, size: int) -> Iterator[tuple[Reflector, ClusterStore, Server]]:
     store, server = ClusterStore(lambda: 0.0), Server(list(answers), size)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=server.run, args=(listening,), daemon=True)
@@ -94,10 +94,10 @@ SIZES = pytest.mark.parametrize("size", [1, 7, 64, 1_000_000])
 
 @SIZES
 def test_a_real_servers_conversation_is_understood(size: int) -> None:
-    said = (
+    answers = (
         RECORDED[name] for name in ("watch list", "changes", "busy", "the rest", "gone", "watch list again")
     )
-    with saying(*said, size=size) as (watcher, store, server):
+    with replaying(*answers, size=size) as (watcher, store, server):
         assert watcher.step() <= BACKOFF.first
         assert store.listed(Service)
         assert known(store) == {"kubernetes": 443, "a": 81}
@@ -125,7 +125,7 @@ def test_a_real_servers_conversation_is_understood(size: int) -> None:
 
 @SIZES
 def test_a_stream_that_is_cut_within_an_object_is_taken_up_after_the_last_whole_one(size: int) -> None:
-    with saying(RECORDED["watch list"], CUT, RECORDED["the rest"], size=size) as (watcher, store, server):
+    with replaying(RECORDED["watch list"], CUT, RECORDED["the rest"], size=size) as (watcher, store, server):
         watcher.step()
         watcher.step()
         assert known(store) == {"kubernetes": 443, "a": 81, "c": 80}
@@ -136,7 +136,7 @@ def test_a_stream_that_is_cut_within_an_object_is_taken_up_after_the_last_whole_
 
 @SIZES
 def test_its_list_is_understood(size: int) -> None:
-    with saying(RECORDED["list"], RECORDED["the rest"], size=size) as (watcher, store, _):
+    with replaying(RECORDED["list"], RECORDED["the rest"], size=size) as (watcher, store, _):
         watcher._watch_list_offered = False
         watcher.step()
     assert known(store) == {"kubernetes": 443, "a": 81, "d": 80}

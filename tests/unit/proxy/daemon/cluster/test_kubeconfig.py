@@ -187,7 +187,7 @@ def test_outside_of_a_pod_a_kubeconfig_is_needed(tmp_path: Path) -> None:
 
 
 class Plugin:
-    """A credential plugin: remembers how it was called, answers with what it is told."""
+    """A credential plugin: remembers how it was called, prints the answer of the test."""
 
     def __init__(self, answer: str) -> None:
         self.answer = answer

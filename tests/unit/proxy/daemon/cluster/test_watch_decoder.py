@@ -39,7 +39,7 @@ def test_versions_of_a_node_are_not_read() -> None:
     """``cfg.nodeversion``: kube-proxy's is not even set."""
     addresses = [{"type": "InternalIP", "address": "192.0.2.1"}]
     plain = {"metadata": {"name": "a"}, "status": {"addresses": addresses}}
-    telling = {
+    with_versions = {
         **plain,
         "status": {
             "addresses": addresses,
@@ -47,7 +47,7 @@ def test_versions_of_a_node_are_not_read() -> None:
         },
     }
     assert (
-        WatchDecoder(Node).decode_list(listing(telling)).objects
+        WatchDecoder(Node).decode_list(listing(with_versions)).objects
         == WatchDecoder(Node).decode_list(listing(plain)).objects
     )
 

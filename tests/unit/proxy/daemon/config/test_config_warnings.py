@@ -1,4 +1,4 @@
-"""What a configuration asks for that the node cannot give (``cfg.badconfig-warn``)."""
+"""What a configuration requires that the node cannot give (``cfg.badconfig-warn``)."""
 
 import pytest
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from kproxy.proxy.daemon.config.duration import Duration
 
 # Examples of https://pkg.go.dev/time#ParseDuration and of kube-proxy's documentation.
-SAID_BY_GO = [
+DOCUMENTED_BY_GO = [
     ("0", 0),
     ("0s", 0),
     ("30s", 30.0),
@@ -22,7 +22,7 @@ SAID_BY_GO = [
 ]
 
 
-@pytest.mark.parametrize(("text", "seconds"), SAID_BY_GO)
+@pytest.mark.parametrize(("text", "seconds"), DOCUMENTED_BY_GO)
 def test_durations_are_read_as_go_reads_them(text: str, seconds: float) -> None:
     assert Duration.parse(text).seconds == pytest.approx(seconds)
 

@@ -37,7 +37,7 @@ def test_a_file_that_is_written_to_has_changed(path: Path) -> None:
     assert not watched.changed()
     path.write_text("a: 2")
     assert watched.changed()
-    assert watched.changed(), "it is said until somebody acts"
+    assert watched.changed(), "it is reported until the caller acts"
 
 
 def test_an_exchanged_link_is_a_change(path: Path) -> None:

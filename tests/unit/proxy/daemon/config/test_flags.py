@@ -36,7 +36,7 @@ def complaints(*arguments: str) -> tuple[str, ...]:
     return raised.value.problems
 
 
-# ------------------------------------------------------------------------------- words
+# ------------------------------------------------------------------------------- arguments
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_what_strict_reading_refuses_in_a_file_is_a_warning() -> None:
 
 
 def test_no_mode_fills_in_the_addresses_that_accept_node_ports() -> None:
-    """nftables mode serves loopback beside its primary addresses only where these are not asked for by name."""
+    """nftables mode serves loopback beside its primary addresses only where these are not selected by name."""
     assert resolved(file="mode: nftables").node_port_addresses == ()
     assert resolved(file="mode: iptables").node_port_addresses == ()
     assert resolved(file="mode: nftables\nnodePortAddresses: [primary]").node_port_addresses == ("primary",)

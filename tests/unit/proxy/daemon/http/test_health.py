@@ -75,7 +75,7 @@ def test_a_node_that_goes_away_wants_no_new_traffic_but_is_alive(node: Node | No
     assert answer.status == 503
     body = json.loads(answer.body)
     assert body["nodeEligible"] is False
-    assert body["healthy"] is True  # the proxy is: kube-proxy 1.36 was seen to say so
+    assert body["healthy"] is True  # the proxy is: kube-proxy 1.36 was seen to report so
     assert body["lastUpdated"] == IDLE_SINCE
     alive = livez({Family.IPV4: IDLE}, 60.0, NOW)
     assert alive.status == 200

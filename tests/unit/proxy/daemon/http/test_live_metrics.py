@@ -1,4 +1,4 @@
-"""Metrics that are read from the store and the syncs when somebody asks."""
+"""Metrics that are read from the store and the syncs at each request."""
 
 import time
 from collections.abc import Callable
@@ -27,7 +27,7 @@ LOCAL_BOTH: dict[str, Any] = {
 
 
 class Kernel:
-    """Takes whatever it is given, unless told not to."""
+    """Applies whatever it is given, unless it is broken."""
 
     def __init__(self) -> None:
         self.broken = False

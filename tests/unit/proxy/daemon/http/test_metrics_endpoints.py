@@ -23,7 +23,7 @@ HEAD = {"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConf
 STARTED = 1_700_000_000.0  # 2023-11-14T22:13:20Z, a Tuesday
 
 
-def ask(
+def get(
     path: str, config: Configuration | None = None, registry: CollectorRegistry | None = None, **headers: str
 ) -> HttpResponse:
     handler = metrics_port(config or Configuration(), registry or CollectorRegistry(), STARTED)
@@ -33,13 +33,13 @@ def ask(
 
 
 def test_the_port_has_a_health_of_its_own_that_is_always_well() -> None:
-    answer = ask("/healthz")
+    answer = get("/healthz")
     assert (answer.status, answer.body) == (HTTPStatus.OK, b"ok")
 
 
 @pytest.mark.parametrize("mode", ["iptables", "nftables"])
 def test_the_mode_is_reported_as_plain_text(mode: str) -> None:
-    answer = ask("/proxyMode", Configuration(mode=mode))
+    answer = get("/proxyMode", Configuration(mode=mode))
     assert answer.body == mode.encode()
     assert answer.content_type == "text/plain; charset=utf-8"
 
@@ -47,7 +47,7 @@ def test_the_mode_is_reported_as_plain_text(mode: str) -> None:
 def test_the_configuration_in_force_is_reported_with_all_defaults_and_can_be_loaded_again() -> None:
     given = {**HEAD, "mode": "nftables", "nftables": {"minSyncPeriod": "5s"}, "clusterCIDR": "10.0.0.0/8"}
     config = load_configuration(json.dumps(given)).config
-    answer = ask("/configz", config)
+    answer = get("/configz", config)
     assert answer.content_type == "application/json"
     body = json.loads(answer.body)
     assert list(body) == ["kubeproxy.config.k8s.io"]
@@ -70,7 +70,7 @@ def test_metrics_are_in_the_text_format_that_scrapers_read_whatever_they_hold() 
     registry.register(StateCollector("iptables", store, (), lambda: 0.0))
     hostile = 'a"b\\c\nd{}= 1'
     store.apply(Service, [Rejected("Service", ("test", hostile), "no")])
-    answer = ask("/metrics", registry=registry)
+    answer = get("/metrics", registry=registry)
     assert answer.content_type == "text/plain; version=0.0.4; charset=utf-8"
     found = {family.name: family for family in text_string_to_metric_families(answer.body.decode())}
     assert found["kubeproxy_sync_proxy_rules_duration_seconds"].type == "histogram"
@@ -81,8 +81,8 @@ def test_metrics_are_in_the_text_format_that_scrapers_read_whatever_they_hold() 
 
 def test_metrics_are_compressed_for_those_who_can_read_it_only() -> None:
     registry = Metrics("iptables").registry
-    plain = ask("/metrics", registry=registry)
-    packed = ask("/metrics", registry=registry, accept_encoding="deflate, gzip")
+    plain = get("/metrics", registry=registry)
+    packed = get("/metrics", registry=registry, accept_encoding="deflate, gzip")
     assert "Content-Encoding" not in plain.headers
     assert packed.headers["Content-Encoding"] == "gzip"
     names = {line.split(" ")[0] for line in plain.body.decode().splitlines() if line[0] != "#"}
@@ -90,7 +90,7 @@ def test_metrics_are_compressed_for_those_who_can_read_it_only() -> None:
 
 
 def test_indicators_report_since_when_it_runs_as_kube_proxys_do() -> None:
-    found = list(text_string_to_metric_families(ask("/metrics/slis").body.decode()))
+    found = list(text_string_to_metric_families(get("/metrics/slis").body.decode()))
     (only,) = found
     assert (only.name, only.type) == ("process_start_time_seconds", "gauge")
     assert [sample.value for sample in only.samples] == [STARTED]
@@ -98,14 +98,14 @@ def test_indicators_report_since_when_it_runs_as_kube_proxys_do() -> None:
 
 def test_other_paths_are_not_found() -> None:
     for path in ("/", "/livez", "/debug/pprof/profile", "/debug/flags/w"):
-        assert ask(path, Configuration(enable_profiling=True)).status == 404
+        assert get(path, Configuration(enable_profiling=True)).status == 404
 
 
 def test_a_scrape_of_two_families_holds_both() -> None:
     metrics = Metrics("iptables")
     for family in Family:
         metrics.family(family).attempted(0.1, full=True)
-    body = ask("/metrics", registry=metrics.registry).body.decode()
+    body = get("/metrics", registry=metrics.registry).body.decode()
     for family in Family:
         assert (
             f'kubeproxy_sync_full_proxy_rules_duration_seconds_count{{ip_family="{family.value}"}} 1.0'

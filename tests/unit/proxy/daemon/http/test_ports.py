@@ -57,7 +57,7 @@ def port(ports: HttpServer) -> int:
     return ports.listen(FOUR, 0, echo).port
 
 
-def ask(
+def fetch(
     port: int, path: str = "/", method: str = "GET", host: str = "127.0.0.1", **headers: str
 ) -> tuple[HTTPResponse, bytes]:
     with closing(HTTPConnection(host, port, timeout=5)) as connection:
@@ -68,13 +68,13 @@ def ask(
 
 def listens(port: int, host: str = "127.0.0.1") -> bool:
     try:
-        return ask(port, host=host)[0].status == 200
+        return fetch(port, host=host)[0].status == 200
     except ConnectionRefusedError:
         return False
 
 
 def test_a_handler_is_given_the_request_and_its_answer_is_sent(port: int) -> None:
-    response, body = ask(port, "/a%20b?x=1", accept="text/plain")
+    response, body = fetch(port, "/a%20b?x=1", accept="text/plain")
     assert (response.status, body) == (200, b"GET /a b x=1 text/plain")
     assert response.headers["X-Own"] == "1"
     assert response.headers["Content-Type"] == "text/plain"
@@ -84,18 +84,18 @@ def test_a_handler_is_given_the_request_and_its_answer_is_sent(port: int) -> Non
 
 
 def test_head_is_answered_without_a_body_but_with_its_length(port: int) -> None:
-    response, body = ask(port, "/", "HEAD")
+    response, body = fetch(port, "/", "HEAD")
     assert body == b""
     assert response.headers["Content-Length"] == str(len("HEAD /  "))
 
 
 def test_a_handler_that_fails_costs_its_own_request_only(port: int) -> None:
-    assert ask(port, "/crash")[0].status == 500
-    assert ask(port)[0].status == 200
+    assert fetch(port, "/crash")[0].status == 500
+    assert fetch(port)[0].status == 200
 
 
 def test_an_answer_larger_than_any_buffer_arrives_whole(port: int) -> None:
-    assert ask(port, "/large")[1] == b"x" * 8_000_000
+    assert fetch(port, "/large")[1] == b"x" * 8_000_000
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_what_is_no_request_is_refused(port: int, sent: bytes, status: bytes) ->
     with socket.create_connection(("127.0.0.1", port), 5) as client:
         client.sendall(sent)
         assert client.recv(4096).split(b" ")[1] == status
-    assert ask(port)[0].status == 200
+    assert fetch(port)[0].status == 200
 
 
 def test_a_body_is_waited_for_and_no_more_than_it_is_read(port: int) -> None:
@@ -136,7 +136,7 @@ def test_clients_that_send_nothing_hold_up_no_other_and_are_closed(
     monkeypatch.setattr(ports_module, "CLIENT_TIMEOUT_SECONDS", 0.1)
     with socket.create_connection(("127.0.0.1", port), 5) as silent:
         silent.sendall(b"GET / HT")
-        assert ask(port)[0].status == 200
+        assert fetch(port)[0].status == 200
         assert silent.recv(1) == b""
     assert eventually(lambda: not ports._connections)
 
@@ -232,7 +232,7 @@ def test_clients_leave_the_last_descriptors_to_the_rest_of_the_daemon(
     with socket.create_connection(("127.0.0.1", port), 5) as first:
         assert eventually(lambda: len(ports._connections) == 1)
         monkeypatch.setattr(descriptors, "is_reserved", lambda _, purpose: purpose is Purpose.CONNECTION)
-        assert ask(port)[0].status == 200, "one at a time goes on"
+        assert fetch(port)[0].status == 200, "one at a time goes on"
         assert first.recv(1) == b"", "the oldest went"
 
 

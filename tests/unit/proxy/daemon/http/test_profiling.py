@@ -14,20 +14,20 @@ from kproxy.proxy.daemon.http.protocol import HttpRequest, HttpResponse
 PATHS = ["/debug/pprof/", "/debug/pprof/goroutine", "/debug/pprof/cmdline", "/debug/flags"]
 
 
-def ask(path: str, method: str = "GET", body: bytes = b"", *, enabled: bool = True) -> HttpResponse:
+def request(path: str, method: str = "GET", body: bytes = b"", *, enabled: bool = True) -> HttpResponse:
     handler = metrics_port(Configuration(enable_profiling=enabled), CollectorRegistry(), 0.0)
     return handler(HttpRequest(method, path, body=body))
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_profiling_is_there_only_when_enabled(path: str) -> None:
-    assert ask(path, enabled=False).status == 404
-    assert ask(path).status == 200
-    assert path in ask("/statusz").body.decode()
+    assert request(path, enabled=False).status == 404
+    assert request(path).status == 200
+    assert path in request("/statusz").body.decode()
 
 
 def test_profiling_shows_where_each_thread_is() -> None:
-    text = ask("/debug/pprof/goroutine").body.decode()
+    text = request("/debug/pprof/goroutine").body.decode()
     assert "thread MainThread" in text
     assert "test_profiling_shows_where_each_thread_is" in text
 
@@ -46,23 +46,23 @@ def test_the_logs_verbosity_can_be_changed_while_it_runs(
 ) -> None:
     logs.configure_logging(Logging())
     logger = root_logger.getChild("probe")
-    logger.debug("unheard")
-    answer = ask("/debug/flags/v", "PUT", b"4")
+    logger.debug("hidden")
+    answer = request("/debug/flags/v", "PUT", b"4")
     assert (answer.status, answer.body) == (200, b"successfully set klog.logging.verbosity to 4\n")
-    logger.debug("heard")
-    ask("/debug/flags/v", "PUT", b"2")
-    logger.debug("unheard again")
+    logger.debug("shown")
+    request("/debug/flags/v", "PUT", b"2")
+    logger.debug("hidden again")
     logger.info("always")
-    assert [line.rpartition("] ")[2] for line in capsys.readouterr().err.splitlines()] == ["heard", "always"]
+    assert [line.rpartition("] ")[2] for line in capsys.readouterr().err.splitlines()] == ["shown", "always"]
 
 
 @pytest.mark.parametrize("body", [b"", b"x", b"-1", b"4 ", b"1e3", b"4294967296", "٤".encode(), b"\xff"])
 def test_what_is_no_verbosity_changes_nothing(root_logger: logging.Logger, body: bytes) -> None:
     logs.configure_logging(Logging())
-    assert ask("/debug/flags/v", "PUT", body).status == 400
+    assert request("/debug/flags/v", "PUT", body).status == 400
     assert root_logger.level == logging.INFO
 
 
 def test_the_verbosity_is_not_for_reading() -> None:
-    answer = ask("/debug/flags/v")
+    answer = request("/debug/flags/v")
     assert (answer.status, answer.body) == (406, b"unsupported http method\n")

@@ -1,4 +1,4 @@
-"""Health check node ports: what they say, and when they are open (``hcnp.*``)."""
+"""Health check node ports: what they report, and when they are open (``hcnp.*``)."""
 
 import json
 import socket

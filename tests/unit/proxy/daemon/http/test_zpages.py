@@ -1,4 +1,4 @@
-"""/statusz and /flagz: what is told, to whom in which form.
+"""/statusz and /flagz: what they report, and in which form to which client.
 
 Forms and refusals are those that kube-proxy 1.36 was seen to answer with; KEP-4827, KEP-4828.
 """
@@ -25,7 +25,7 @@ ARGUMENTS = (
 )
 
 
-def ask(path: str, accept: str | None = None, *, gates: dict[str, bool] | None = None) -> HttpResponse:
+def get(path: str, accept: str | None = None, *, gates: dict[str, bool] | None = None) -> HttpResponse:
     config = Configuration(feature_gates=gates or {})
     given = parse_flags([word for word in ARGUMENTS if "gates" not in word], FLAGS, REMOVED_FLAGS)
     handler = metrics_port(config, CollectorRegistry(), STARTED, given)
@@ -37,7 +37,7 @@ def by_name(kind: str, version: str) -> str:
 
 
 def test_the_status_page_reports_who_this_is_since_when_and_what_else_there_is() -> None:
-    text = ask("/statusz").body.decode()
+    text = get("/statusz").body.decode()
     assert text.startswith("\nkube-proxy statusz\nWarning: ")
     assert "\nStarted: Tue Nov 14 22:13:20 UTC 2023\n" in text
     assert "\nBinary version: kproxy " in text
@@ -46,7 +46,7 @@ def test_the_status_page_reports_who_this_is_since_when_and_what_else_there_is()
 
 @pytest.mark.parametrize("version", ["v1alpha1", "v1beta1"])
 def test_the_status_page_is_json_for_requests_that_name_it(version: str) -> None:
-    reported = json.loads(ask("/statusz", by_name("Statusz", version)).body)
+    reported = json.loads(get("/statusz", by_name("Statusz", version)).body)
     assert reported["kind"] == "Statusz"
     assert reported["apiVersion"] == f"config.k8s.io/{version}"
     assert reported["metadata"] == {"name": "kube-proxy"}
@@ -56,7 +56,7 @@ def test_the_status_page_is_json_for_requests_that_name_it(version: str) -> None
 
 
 def test_the_flags_page_has_every_flag_with_what_was_given_or_is_the_default() -> None:
-    head, _, table = ask("/flagz").body.decode().partition("\n\n")
+    head, _, table = get("/flagz").body.decode().partition("\n\n")
     assert head.startswith("\nkube-proxy flagz\nWarning: ")
     lines = table.splitlines()
     names = [line.partition(": ")[0] for line in lines]
@@ -87,7 +87,7 @@ def test_the_flags_page_has_every_flag_with_what_was_given_or_is_the_default() -
 
 
 def test_the_flags_page_is_json_for_requests_that_name_it() -> None:
-    answer = ask("/flagz", by_name("Flagz", "v1beta1"))
+    answer = get("/flagz", by_name("Flagz", "v1beta1"))
     reported = json.loads(answer.body)
     assert answer.content_type == "application/json;g=config.k8s.io;v=v1beta1;as=Flagz"
     assert (reported["kind"], reported["apiVersion"]) == ("Flagz", "config.k8s.io/v1beta1")
@@ -98,16 +98,16 @@ def test_the_flags_page_is_json_for_requests_that_name_it() -> None:
 @pytest.mark.parametrize(("path", "kind"), [("/statusz", "Statusz"), ("/flagz", "Flagz")])
 def test_a_page_comes_in_the_form_that_was_requested_or_not_at_all(path: str, kind: str) -> None:
     for plain in (None, "*/*", "text/plain", "text/html, text/*;q=0.8"):
-        assert ask(path, plain).content_type == "text/plain; charset=utf-8"
-    assert "Warning" in ask(path, by_name(kind, "v1alpha1")).headers
-    assert "Warning" not in ask(path, by_name(kind, "v1beta1")).headers
+        assert get(path, plain).content_type == "text/plain; charset=utf-8"
+    assert "Warning" in get(path, by_name(kind, "v1alpha1")).headers
+    assert "Warning" not in get(path, by_name(kind, "v1beta1")).headers
     for unknown in ("text/html", "application/json", by_name(kind, "v9"), by_name("Other", "v1beta1")):
-        answer = ask(path, unknown)
+        answer = get(path, unknown)
         assert answer.status == HTTPStatus.NOT_ACCEPTABLE
         assert json.loads(answer.body)["reason"] == "NotAcceptable"
 
 
 @pytest.mark.parametrize(("path", "gate"), [("/statusz", "ComponentStatusz"), ("/flagz", "ComponentFlagz")])
 def test_a_page_is_there_unless_its_gate_is_closed(path: str, gate: str) -> None:
-    assert ask(path).status == HTTPStatus.OK
-    assert ask(path, gates={gate: False}).status == HTTPStatus.NOT_FOUND
+    assert get(path).status == HTTPStatus.OK
+    assert get(path, gates={gate: False}).status == HTTPStatus.NOT_FOUND

@@ -82,7 +82,7 @@ def test_ipv6_is_not_touched_where_the_machine_has_it_disabled(monkeypatch: pyte
 
 
 class Recorder(Plane):
-    """Says when it is applied; fails as often as it is told to."""
+    """Logs when it is applied; fails the given number of times."""
 
     def __init__(self, log: list[str], failures: int = 0) -> None:
         self.log, self.failures = log, failures

@@ -35,7 +35,7 @@ class Clock:
 
 @dataclass
 class Kernel:
-    """Takes the kernel's place: remembers the plans it was given, and fails when told to."""
+    """Takes the kernel's place: remembers the plans it was given, and fails while it has ``trouble``."""
 
     plans: list[Plan] = field(default_factory=list)
     forgotten: int = 0
@@ -314,7 +314,7 @@ def test_checks_do_not_hurry_what_waits_to_be_tried_again(daemon: Daemon) -> Non
     daemon.kernel.trouble = BROKEN
     daemon.apply(service("a"))
     daemon.until(60)
-    assert 5 <= len([one for one in watching.heard if one[0] == "refused"]) <= 9, "without a pause it were 60"
+    assert 5 <= len([one for one in watching.calls if one[0] == "refused"]) <= 9, "without a pause it were 60"
 
 
 def test_repairs_that_do_not_last_are_made_ever_more_seldom_and_each_is_counted_and_logged(
@@ -326,7 +326,7 @@ def test_repairs_that_do_not_last_are_made_ever_more_seldom_and_each_is_counted_
     daemon.kernel.contested, daemon.kernel.gone = True, ("chain X",)
     daemon.until(60)
     assert 5 <= len(daemon.kernel.plans) <= 9, "without a pause it were 60"
-    assert 5 <= watching.heard.count(("damaged",)) <= 9
+    assert 5 <= watching.calls.count(("damaged",)) <= 9
     assert (
         "in 16 s, as the last 5 repairs did not last; does another service proxy run on this node?: chain X"
         in (caplog.text)
@@ -477,42 +477,42 @@ def test_the_loop_sleeps_until_a_change_and_then_syncs() -> None:
 
 @dataclass
 class Watching:
-    """Notes what it is told."""
+    """Records the calls."""
 
-    heard: list[tuple[object, ...]] = field(default_factory=list)
+    calls: list[tuple[object, ...]] = field(default_factory=list)
 
     def attempted(self, seconds: float, *, full: bool) -> None:
         assert seconds == 0.0  # the test's clock stands still during a sync
-        self.heard.append(("attempted", full))
+        self.calls.append(("attempted", full))
 
     def refused(self, *, full: bool) -> None:
-        self.heard.append(("refused", full))
+        self.calls.append(("refused", full))
 
     def applied(self, written: Applied | None, triggers: Sequence[float]) -> None:
         assert not triggers
-        self.heard.append(("applied", str(written) if written else None))
+        self.calls.append(("applied", str(written) if written else None))
 
     def cleaned(self, _: float, removed: int) -> None:
-        self.heard.append(("cleaned", removed))
+        self.calls.append(("cleaned", removed))
 
     def drifted(self) -> None:
-        self.heard.append(("damaged",))
+        self.calls.append(("damaged",))
 
 
 def test_an_observer_gets_each_attempt_and_its_result(daemon: Daemon) -> None:
     watching = daemon.sync.observer = Watching()
     daemon.apply(service("a"))
     daemon.until(2)
-    assert watching.heard == [("attempted", True), ("applied", "all written: nothing"), ("cleaned", 0)]
-    watching.heard.clear()
+    assert watching.calls == [("attempted", True), ("applied", "all written: nothing"), ("cleaned", 0)]
+    watching.calls.clear()
     daemon.apply(service("b", type="ExternalName", cluster_ips=()))
     daemon.until(2)
-    assert watching.heard == [("attempted", False), ("applied", None)]
-    watching.heard.clear()
+    assert watching.calls == [("attempted", False), ("applied", None)]
+    watching.calls.clear()
     daemon.kernel.trouble = BROKEN
     daemon.apply(service("c", cluster_ips=("10.96.0.3",)))
     daemon.until(2)
-    assert watching.heard[:4] == [
+    assert watching.calls[:4] == [
         ("refused", False),
         ("attempted", False),
         ("refused", True),
@@ -528,8 +528,8 @@ def test_trouble_before_the_kernel_is_queried_is_no_refusal(daemon: Daemon) -> N
     daemon.sync.settings = unreadable
     daemon.apply(service("a"))
     daemon.until(1)
-    assert watching.heard
-    assert {heard[0] for heard in watching.heard} == {"attempted"}
+    assert watching.calls
+    assert {call[0] for call in watching.calls} == {"attempted"}
 
 
 def test_the_kernel_is_looked_at_often_but_closely_only_every_sync_period(daemon: Daemon) -> None:
@@ -569,10 +569,10 @@ def test_stale_connections_are_looked_for_again_only_while_that_failed(daemon: D
     daemon.cleaner.trouble = BROKEN
     daemon.apply(service("a"))
     daemon.until(PACE.sync_period * 2)
-    assert ("cleaned", 0) not in watching.heard
+    assert ("cleaned", 0) not in watching.calls
     daemon.cleaner.trouble = None
     daemon.until(PACE.sync_period * 4)
-    assert watching.heard.count(("cleaned", 0)) == 1
+    assert watching.calls.count(("cleaned", 0)) == 1
 
 
 def test_a_plan_is_announced_only_when_the_kernel_holds_it_and_again_at_each_look(daemon: Daemon) -> None:
