@@ -23,7 +23,7 @@ from kproxy.linux.netfilter.rules import Dnat, End, Is, Reject, Rule
 from kproxy.proxy.backends.node_ports import node_port_destinations
 from kproxy.proxy.backends.pods import from_pods
 from kproxy.proxy.backends.userspace import names
-from kproxy.proxy.backends.userspace.rules import ChainRule
+from kproxy.proxy.backends.userspace.rules import ChainRule, Destination
 from kproxy.proxy.backends.xtables.rules import to_port
 from kproxy.proxy.plan import MasqueradePolicy, OnEmpty
 
@@ -84,10 +84,10 @@ def refusals(service: ServicePlan, context: Context) -> Iterator[ChainRule]:
             for sender in _senders(frontend):
                 for destination in where:
                     rule = Rule((*destination, *sender, *addressed, target), comment)
-                    yield ChainRule(names.PORTALS_FILTER, rule)
+                    yield ChainRule(names.PORTALS_FILTER, rule, _destination(service, frontend))
         if frontend.sources is not None:
             rule = Rule((*addressed, End.DROP), f"{service.name} is not for this source")
-            yield ChainRule(names.PORTALS_FILTER, rule)
+            yield ChainRule(names.PORTALS_FILTER, rule, _destination(service, frontend))
 
 
 def admissions(service: ServicePlan) -> Iterator[ChainRule]:
@@ -133,7 +133,7 @@ def _translate(
         both = _both(sender, source)
         if both is not None:
             rule = Rule((*both, *_addressed(service, frontend), target), str(service.name))
-            yield ChainRule(chain, rule)
+            yield ChainRule(chain, rule, _destination(service, frontend))
 
 
 def _both(sender: tuple[Match, ...], source: tuple[Match, ...]) -> tuple[Match, ...] | None:
@@ -149,6 +149,10 @@ def _both(sender: tuple[Match, ...], source: tuple[Match, ...]) -> tuple[Match, 
 def _network(found: Pattern) -> Network:
     """A network or address as a network."""
     return ip_network(str(found))
+
+
+def _destination(service: ServicePlan, frontend: Frontend) -> Destination:
+    return Destination(frontend.address, service.protocol, frontend.port)
 
 
 def _addressed(service: ServicePlan, frontend: Frontend) -> tuple[Match, ...]:

@@ -6,7 +6,7 @@ A plan that is the same object as before is compiled once: the lines of each ser
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kproxy.proxy.backends.userspace import names, static_rules
 from kproxy.proxy.backends.userspace.compile import Context, admissions, refusals, translations
@@ -15,18 +15,25 @@ from kproxy.proxy.backends.xtables.rules import TableName, specification
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kproxy.proxy.backends.userspace.rules import Destination
     from kproxy.proxy.backends.xtables.rules import ChainName
     from kproxy.proxy.plan import Plan, ServicePlan, ServicePortName
 
-Lines = tuple[tuple["ChainName", str], ...]
+
+class Line(NamedTuple):
+    """A line, its chain, and the destination of the frontend that it is for, if it is for one."""
+
+    chain: ChainName
+    text: str
+    destination: Destination | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceRules:
-    """One service port's lines, each with its chain, and the plan that they were compiled from."""
+    """One service port's lines, and the plan that they were compiled from."""
 
     service: ServicePlan
-    lines: Lines
+    lines: tuple[Line, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +59,8 @@ def desired_state(
         for name, found in static_rules.source_rules().items():
             chains[name] += map(specification, found)
     for one in rules.values():
-        for chain, line in one.lines:
-            chains[chain].append(line)
+        for line in one.lines:
+            chains[line.chain].append(line.text)
     for portals, node_ports in (
         (names.PORTALS_CONTAINER, names.NODE_PORT_CONTAINER),
         (names.PORTALS_HOST, names.NODE_PORT_HOST),
@@ -70,4 +77,5 @@ def _service_rules(
     if before is not None and before.service is service:
         return before
     found = (*translations(service, context), *refusals(service, context), *admissions(service))
-    return ServiceRules(service, tuple((one.chain, specification(one.rule)) for one in found))
+    lines = (Line(one.chain, specification(one.rule), one.destination) for one in found)
+    return ServiceRules(service, tuple(lines))

@@ -1,7 +1,9 @@
 """Transactions of userspace mode: blocks for ``iptables-restore --noflush`` from one state to another.
 
 A packet may come between any two blocks, and no address may be neither served nor refused meanwhile.  So filter first gets
-the new rules behind the old ones, then nat is written, then filter's old rules go.  Chains are written whole.  Pure.
+the new rules behind the old ones, then nat is written, then filter's old rules go.  A refusal of some senders stands only where nat
+serves others: where nat begins to serve the address it comes last, and where nat ceases to it goes first, else all would meet it.
+Chains are written whole.  Pure.
 """
 
 from __future__ import annotations
@@ -12,12 +14,11 @@ from kproxy.proxy.backends.xtables.blocks import Block, declared
 from kproxy.proxy.backends.xtables.rules import TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
     from kproxy.proxy.backends.userspace.desired_state import DesiredState
+    from kproxy.proxy.backends.userspace.rules import Destination
     from kproxy.proxy.backends.xtables.rules import ChainName
-
-_Chains = "Mapping[ChainName, tuple[str, ...]]"
 
 
 def diff(last_applied: DesiredState | None, desired: DesiredState) -> tuple[Block, ...]:
@@ -31,7 +32,7 @@ def diff(last_applied: DesiredState | None, desired: DesiredState) -> tuple[Bloc
     if before is None or before[TableName.MANGLE] != mangle:
         blocks.append(_whole(TableName.MANGLE, mangle))
     if before is None or before[TableName.FILTER] != filter_:
-        blocks.append(_early(None if before is None else before[TableName.FILTER], filter_))
+        blocks.append(_whole(TableName.FILTER, _meanwhile(last_applied, desired)))
     if before is None or before[TableName.NAT] != nat:
         blocks.append(_whole(TableName.NAT, nat))
     if before is None or before[TableName.FILTER] != filter_:
@@ -39,17 +40,41 @@ def diff(last_applied: DesiredState | None, desired: DesiredState) -> tuple[Bloc
     return tuple(blocks)
 
 
-def _early(
-    before: Mapping[ChainName, tuple[str, ...]] | None, chains: Mapping[ChainName, tuple[str, ...]]
-) -> Block:
-    """Filter with the new rules behind the old ones."""
-    if before is None:
-        return _whole(TableName.FILTER, chains)
-    both = {
-        name: (*before.get(name, ()), *(x for x in lines if x not in before.get(name, ())))
-        for name, lines in chains.items()
+def _meanwhile(
+    last_applied: DesiredState | None, desired: DesiredState
+) -> Mapping[ChainName, tuple[str, ...]]:
+    """Filter while nat changes: the new rules behind the old ones, but none that senders would meet whom nat serves in one state."""
+    chains = desired.tables[TableName.FILTER]
+    if last_applied is None:
+        return chains
+    before, after = _served(last_applied), _served(desired)
+    waiting, gone = _refusals(desired, after - before), _refusals(last_applied, before - after)
+    found = {}
+    for name, lines in chains.items():
+        old = last_applied.tables[TableName.FILTER].get(name, ())
+        known, early = set(old), (line for line in lines if line not in waiting)
+        found[name] = (*(x for x in old if x not in gone), *(x for x in early if x not in known))
+    return found
+
+
+def _served(state: DesiredState) -> set[Destination | None]:
+    """Destinations that nat has rules for."""
+    return {
+        line.destination
+        for rules in state.service_rules.values()
+        for line in rules.lines
+        if line.chain in state.tables[TableName.NAT]
     }
-    return _whole(TableName.FILTER, both)
+
+
+def _refusals(state: DesiredState, of: Container[Destination | None]) -> set[str]:
+    """Lines of filter that are for these destinations."""
+    return {
+        line.text
+        for rules in state.service_rules.values()
+        for line in rules.lines
+        if line.destination in of and line.chain in state.tables[TableName.FILTER]
+    }
 
 
 def _whole(table: TableName, chains: Mapping[ChainName, tuple[str, ...]]) -> Block:

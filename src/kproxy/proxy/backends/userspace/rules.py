@@ -6,11 +6,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from kproxy.linux.netfilter.rules import Rule
+    from kproxy.model.network import Address, Protocol
     from kproxy.proxy.backends.xtables.rules import ChainName
 
 
+class Destination(NamedTuple):
+    """What a frontend is reached by; ``address`` None: the node's addresses."""
+
+    address: Address | None
+    protocol: Protocol
+    port: int
+
+
 class ChainRule(NamedTuple):
-    """A rule and the chain that it belongs to."""
+    """A rule and the chain that it belongs to; ``destination``: of the frontend that it is for, None for others."""
 
     chain: ChainName
     rule: Rule
+    destination: Destination | None = None

@@ -5,10 +5,11 @@ from __future__ import annotations
 from kproxy.model.network import Family
 from kproxy.proxy.backends.userspace import names
 from kproxy.proxy.backends.userspace.compile import Context
-from kproxy.proxy.backends.userspace.desired_state import DesiredState
+from kproxy.proxy.backends.userspace.desired_state import DesiredState, desired_state
 from kproxy.proxy.backends.userspace.diff import diff
 from kproxy.proxy.backends.xtables.rules import TableName
-from kproxy.proxy.plan import NodePorts
+from kproxy.proxy.plan import Exposure, NodePorts, PoolScope
+from tests.support.plans import frontend, plan_of, pool, service
 
 CONTEXT = Context(Family.IPV4, None, NodePorts(addresses=None, localhost=False))
 
@@ -46,6 +47,18 @@ def test_a_refusal_stands_before_nat_lets_go_and_goes_after_nat_serves() -> None
         (TableName.NAT, [dnat]),
         (TableName.FILTER, []),
     ]
+
+
+def test_a_refusal_of_some_senders_stands_only_where_nat_serves_others() -> None:
+    """Of policy Local without an endpoint here: the node's own packets would meet it."""
+    everywhere = pool("172.18.0.2:40001")
+    local = frontend(Exposure.NODE_PORT, None, 30080, pool(scope=PoolScope.LOCAL), shortcut=everywhere)
+    none, some = (desired_state(plan) for plan in (plan_of(), plan_of(service(local))))
+    (drop,) = (line for line in some.tables[TableName.FILTER][names.PORTALS_FILTER] if "-j DROP" in line)
+    for before, after in ((none, some), (some, none)):
+        first, *_, last = (lines for table, lines in texts(before, after) if table is TableName.FILTER)
+        assert f"-A {names.PORTALS_FILTER} {drop}" not in first
+        assert (f"-A {names.PORTALS_FILTER} {drop}" in last) is (after is some)
 
 
 def test_only_tables_that_differ_are_written() -> None:
