@@ -55,7 +55,7 @@ def check_source_ranges(
         return Admission.ALLOWED, (clause("source-ranges.zero-range.allows-all"),)
     if _inside(packet.source, ranges):
         return Admission.ALLOWED, _inside_reasons(texts)
-    if _node_asks_from_vip(cluster, node, packet, service, ranges):
+    if _is_from_vip_of_node(cluster, node, packet, service, ranges):
         return Admission.ALLOWED, (clause("source-ranges.node-with-vip-as-source.allowed"),)
     return Admission.DENIED, _outside_reasons(sender)
 
@@ -88,7 +88,7 @@ def _outside_reasons(sender: Sender) -> Reasons:
     return reasons
 
 
-def _node_asks_from_vip(
+def _is_from_vip_of_node(
     cluster: api.Cluster, node: NodeFacts, packet: Packet, service: api.Service, ranges: list[Network]
 ) -> bool:
     """A node that has the load balancer IP on an interface sends with it as source."""

@@ -90,7 +90,7 @@ CLUSTER_CIDR_OF_THE_OTHER_FAMILY = case(
     families=(Family.IPV4,),
 )
 
-NODE_CIDR_TELLS_PODS = case(
+NODE_CIDR_DETECTS_PODS = case(
     "detect-local.node-cidr",
     "Pods are those of the node's own range: one of another node is a client outside.",
     Apply(WEB, SPLIT_LOCAL, AWAY_LOCAL),
@@ -115,7 +115,7 @@ NODE_CIDR_TELLS_PODS = case(
     profile=NODE_CIDR,
 )
 
-PREFIX_TELLS_PODS = case(
+PREFIX_DETECTS_PODS = case(
     "detect-local.interface-name-prefix",
     "Pods are those whose packets enter by an interface of the prefix; the node and all others are not.",
     Apply(WEB, SPLIT_LOCAL, AWAY_LOCAL),
@@ -141,7 +141,7 @@ PREFIX_TELLS_PODS = case(
     profile=INTERFACE_PREFIX,
 )
 
-BRIDGE_TELLS_PODS = case(
+BRIDGE_DETECTS_PODS = case(
     "detect-local.bridge-interface",
     "Pods are those behind the interface named, a1 alone; its neighbours and the node are outside.",
     Apply(
@@ -239,9 +239,9 @@ POD_ADDRESS_PAST_THE_BRIDGE = case(
 CASES: tuple[Case, ...] = (
     CLUSTER_CIDR_OF_ONE_FAMILY,
     CLUSTER_CIDR_OF_THE_OTHER_FAMILY,
-    NODE_CIDR_TELLS_PODS,
-    PREFIX_TELLS_PODS,
-    BRIDGE_TELLS_PODS,
+    NODE_CIDR_DETECTS_PODS,
+    PREFIX_DETECTS_PODS,
+    BRIDGE_DETECTS_PODS,
     POD_ADDRESS_FROM_OUTSIDE,
     POD_ADDRESS_FROM_ANOTHER_NODE,
     POD_ADDRESS_BY_A_WRONG_INTERFACE,

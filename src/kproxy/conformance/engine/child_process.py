@@ -34,7 +34,7 @@ class LogTail:
     """Standard error of a child process: passes complete lines to a callback as they arrive, keeps the last 20 for errors."""
 
     def __init__(self, log: LogLine) -> None:
-        self._tell = log
+        self._log = log
         self._rest = b""
         self._last: deque[str] = deque(maxlen=_LAST_LINES)
 
@@ -43,7 +43,7 @@ class LogTail:
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._last.append(line.decode(errors="replace"))
-            self._tell(self._last[-1])
+            self._log(self._last[-1])
 
     def failure_reason(self) -> str:
         """Reason for a missing report: the last error message (from `ERROR_PREFIX` on), else the last lines logged."""

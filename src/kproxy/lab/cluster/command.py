@@ -110,7 +110,7 @@ async def _stay(options: ClusterUpOptions) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, ended.set)
     for leftover in session.remove_abandoned():
-        _say(f"removed what a killed session had left: {leftover}")
+        _report(f"removed what a killed session had left: {leftover}")
     stopping = asyncio.create_task(ended.wait())
     async with AsyncExitStack() as stack:
         opening = asyncio.create_task(_open(options, stack))
@@ -120,7 +120,7 @@ async def _stay(options: ClusterUpOptions) -> None:
             await asyncio.wait({opening})
             return
         cluster = opening.result()
-        stack.callback(_say, "ending")
+        stack.callback(_report, "ending")
         while not ended.is_set():
             cluster.check()
             await asyncio.wait({stopping}, timeout=_WATCH_SECONDS)
@@ -131,7 +131,7 @@ async def _open(options: ClusterUpOptions, stack: AsyncExitStack) -> LabCluster:
     began = time.monotonic()
 
     def progress(step: str) -> None:
-        _say(f"{time.monotonic() - began:5.1f} s  {step}")
+        _report(f"{time.monotonic() - began:5.1f} s  {step}")
 
     spec = cluster_spec(options)
     documents = proxy_documents(options.daemon_set, options.mode, spec.programs.kubectl, options.deploy)
@@ -225,11 +225,11 @@ def _wait_for_either(child: subprocess.Popen[bytes], pid: int) -> None:
 
 
 def cannot(command: str, reason: Exception) -> int:
-    """Say why a command could not do its work; returns its exit status."""
+    """Report why a command could not do its work; returns its exit status."""
     sys.stderr.write(f"kproxy lab cluster {command}: {reason}\n")
     return CANNOT
 
 
-def _say(text: str) -> None:
+def _report(text: str) -> None:
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()

@@ -64,7 +64,7 @@ def run_fetch(assets: Path | None, version: str, url: str, form: str = TEXT) -> 
     """Fill a folder with a version's programs; 0, or 2 when something of it is missing."""
     try:
         folder = _folder(assets)
-        fetched = fetch_programs(Release(version=version, url=url), folder, _say)
+        fetched = fetch_programs(Release(version=version, url=url), folder, _report)
     except LabError as reason:
         sys.stderr.write(f"kproxy lab cluster fetch: {reason}\n")
         return _CANNOT
@@ -87,7 +87,7 @@ def _folder(assets: Path | None) -> Path:
     return folder
 
 
-def _say(line: str) -> None:
+def _report(line: str) -> None:
     sys.stderr.write(f"{line}\n")
 
 

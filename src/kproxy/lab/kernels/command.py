@@ -135,13 +135,13 @@ def build_kernel(package: str, jobs: int, form: str = TEXT) -> int:
     recipe = Recipe(cache=uml.cache_folder(), package=package, jobs=jobs or len(os.sched_getaffinity(0)))
     names = ", ".join(ability.value for ability in SELF_TEST)
     done = f"used once each, and working: {names}"
-    return _made("build", lambda tell: build_uml_kernel(recipe, _self_test, tell), done, form)
+    return _made("build", lambda report: build_uml_kernel(recipe, _self_test, report), done, form)
 
 
 def fetch_kernel(package: str, form: str = TEXT) -> int:
     """Fetch a distribution's kernel for virtual machines into the cache; 0 on success."""
     done = "kproxy conformance run --kernel vm uses it"
-    return _made("fetch", lambda tell: vm.fetch_vm_kernel(package, tell), done, form)
+    return _made("fetch", lambda report: vm.fetch_vm_kernel(package, report), done, form)
 
 
 def _made(verb: str, make: Callable[[ProgressCallback], Path], done: str, form: str) -> int:

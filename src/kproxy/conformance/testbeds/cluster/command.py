@@ -180,7 +180,7 @@ def _facts(cluster: ClusterUnderTest, subject: Subject) -> Mapping[str, str]:
 def _reproduce_arguments(options: ClusterOptions) -> list[str]:
     """Command line for the same cluster, without the choice of cases."""
     run_ = options.run
-    said = ["kproxy", "conformance", "cluster", "--proxy", run_.proxy, "--mode", run_.mode]
+    command = ["kproxy", "conformance", "cluster", "--proxy", run_.proxy, "--mode", run_.mode]
     for flag, value in (
         ("--agent-image", options.image),
         ("--kubeconfig", options.kubeconfig),
@@ -189,5 +189,5 @@ def _reproduce_arguments(options: ClusterOptions) -> list[str]:
         ("--remote", options.remote),
         ("--configure", options.configure),
     ):
-        said += [flag, value] if value else []
-    return [*said, "--allow-production"] if options.allow_production else said
+        command += [flag, value] if value else []
+    return [*command, "--allow-production"] if options.allow_production else command

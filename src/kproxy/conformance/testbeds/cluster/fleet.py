@@ -99,8 +99,8 @@ class Fleet:
         except (aiohttp.ClientError, TimeoutError) as error:
             raise HarnessError(f"agent {agent} did not answer: {type(error).__name__} {error}") from error
         if response.status != 200:
-            said = body.decode(errors="replace")[:_SHOWN]
-            raise HarnessError(f"agent {agent} did not answer: status {response.status}: {said}")
+            text = body.decode(errors="replace")[:_SHOWN]
+            raise HarnessError(f"agent {agent} did not answer: status {response.status}: {text}")
         try:
             reply = wire.decode_agent_message(body)
         except wire.BadMessage as reason:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Destination(NamedTuple):
-    """What a frontend is reached by; ``address`` None: the node's addresses."""
+    """Destination of packets to a frontend; ``address`` None: the node's addresses."""
 
     address: Address | None
     protocol: Protocol
