@@ -21,6 +21,7 @@ from kproxy.conformance.case import (
 from kproxy.conformance.generate.generate import (
     Chooser,
     generate_change,
+    generate_edit,
     generate_flow,
     generate_service,
     generate_small_change,
@@ -167,7 +168,9 @@ def _steps(choose: Chooser) -> Iterator[ChangeStep]:
 
 def _change(choose: Chooser, services: dict[str, CaseService]) -> ChangeStep:
     name = choose(tuple(services))
-    match choose(("zone", "zone", "taints", "hints", "hints", *("small",) * 6, *("any",) * 8)):
+    match choose(
+        ("zone", "zone", "taints", "hints", "hints", *("small",) * 6, *("edit",) * 3, *("any",) * 8)
+    ):
         case "zone":
             return SetZone(choose(NODES), choose(ZONES))
         case "taints":
@@ -176,6 +179,8 @@ def _change(choose: Chooser, services: dict[str, CaseService]) -> ChangeStep:
             services[name] = _with_hints(choose, services[name])
         case "small":
             services[name] = generate_small_change(choose, services[name])
+        case "edit":
+            services[name] = generate_edit(choose, services[name])
         case _:
             return generate_change(choose, services)
     return Apply(services[name])

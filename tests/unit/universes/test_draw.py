@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import fields
 from functools import cache
 from itertools import pairwise
 
 import pytest
 
-from kproxy.conformance.case import Apply, Delete
+from kproxy.conformance.case import Apply, CaseService, Delete
 from kproxy.universes.draw import draw_schedule
 from kproxy.universes.schedule import OF_NODE, FaultKind
 
@@ -33,6 +34,23 @@ def test_what_is_deleted_exists_and_probes_are_of_declared_services(seed: int) -
             there.remove(change.step.service.name)
     assert [probe.at for probe in drawn.probes] == sorted(probe.at for probe in drawn.probes)
     assert drawn.probes[-1].at > drawn.end
+
+
+def test_services_are_edited_in_one_field_alone_too() -> None:
+    """What a proxy overlooks in such an edit is made good by any other change."""
+    edited: Counter[str] = Counter()
+    for seed in SEEDS:
+        latest: dict[str, CaseService] = {}
+        for change in drawn_schedule(seed).changes:
+            for service in change.step.services if isinstance(change.step, Apply) else ():
+                before = latest.get(service.name, service)
+                different = [
+                    f.name for f in fields(service) if getattr(service, f.name) != getattr(before, f.name)
+                ]
+                edited.update(different if len(different) == 1 else ())
+                latest[service.name] = service
+    assert min(edited[name] for name in ("internal_policy", "external_policy", "affinity_seconds")) > 20
+    assert edited["source_ranges"] > 5
 
 
 def test_every_fault_occurs_and_those_of_one_place_do_not_overlap() -> None:

@@ -229,6 +229,21 @@ def generate_small_change(choose: Chooser, service: CaseService) -> CaseService:
     return service.replace(backends=(*service.backends[:place], changed, *service.backends[place + 1 :]))
 
 
+def generate_edit(choose: Chooser, service: CaseService) -> CaseService:
+    """The Service as its owner edits it: one policy, its affinity or its source ranges, and nothing else."""
+    flipped: dict[Policy | None, Policy] = {Policy.LOCAL: Policy.CLUSTER}
+    edits: dict[str, tuple[object, ...]] = {
+        "internal_policy": (flipped.get(service.internal_policy, Policy.LOCAL),),
+        "affinity_seconds": (None if service.affinity_seconds else 10800,),
+    }
+    if service.type is not Type.CLUSTER_IP or service.external_ips:
+        edits["external_policy"] = (flipped.get(service.external_policy, Policy.LOCAL),)
+    if service.type is Type.LOAD_BALANCER:
+        edits["source_ranges"] = tuple(ranges for ranges in RANGES if ranges != service.source_ranges)
+    field = choose(tuple(edits))
+    return service.replace(**{field: choose(edits[field])})
+
+
 def _with_other_fields(choose: Chooser, before: CaseService) -> CaseService:
     """Another Service of the same name, endpoints and ports; only load balancers may lack node ports."""
     other = generate_service(choose, before.name)
