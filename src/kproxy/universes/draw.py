@@ -80,6 +80,9 @@ RELOADS = (0.05, 0.2, 0.7)
 STEPS = (-86400.0, -3.0, 3.0, 86400.0)
 """Seconds by which the wall clock is wrong."""
 RESOURCES = (None, None, *Resource)
+OF_API = tuple(kind for kind in FaultKind if kind not in OF_NODE | OF_MACHINE)
+SHORT = (1.0, 4.0, 12.0)
+"""Seconds that the last fault lasts."""
 AFTER_A_CHANGE = (0.0, 0.002, 0.02, 0.3, 1.5)
 """Seconds after a change at which it is probed while it may be in effect or not."""
 SETTLED = CONVERGENCE + 0.5
@@ -111,6 +114,8 @@ def draw_schedule(seed: int) -> Schedule:
     recovered = drawn.end
     calm = tuple(_calm_changes(choose, steps, drawn))
     drawn = Schedule(seed=seed, family=family, changes=(*changes, *calm), faults=faults)
+    fault, change = _last_fault(choose, steps, drawn)
+    drawn = replace(drawn, changes=(*drawn.changes, change), faults=(*faults, fault))
     probes = sorted(_probes(choose, drawn, recovered), key=lambda probe: probe.at)
     flows = tuple(_flows(choose, drawn))
     checks = sorted(_checks(choose, drawn), key=lambda check: check.at)
@@ -137,6 +142,23 @@ def _calm_changes(choose: Chooser, steps: Iterator[ChangeStep], schedule: Schedu
     for number, step in enumerate(calm):
         at = schedule.end + CONVERGENCE + number * (max(LAGS) + CONVERGENCE + 1.0)
         yield TimedChange(at=round(at, 6), step=step, lag=choose(LAGS))
+
+
+def _last_fault(
+    choose: Chooser, steps: Iterator[ChangeStep], schedule: Schedule
+) -> tuple[TimedFault, TimedChange]:
+    """A fault of the API server, and a change in the middle of it: nothing that comes later makes good what is missed then."""
+    kind, seconds = choose(OF_API), choose(SHORT)
+    at = schedule.end + CONVERGENCE
+    fault = TimedFault(
+        at=round(at, 6),
+        seconds=seconds,
+        kind=kind,
+        node="",
+        pause=_pause(choose, kind, seconds),
+        resource=choose(RESOURCES),
+    )
+    return fault, TimedChange(at=round(at + seconds / 2, 6), step=next(steps))
 
 
 def _change_of_zones(choose: Chooser, service: CaseService) -> Iterator[ChangeStep]:
