@@ -170,7 +170,10 @@ def _change_of_zones(choose: Chooser, service: CaseService) -> Iterator[ChangeSt
 
 
 def _steps(choose: Chooser) -> Iterator[ChangeStep]:
-    """Services, then changes of them without end; a Service that is deleted is deleted again after it was there again."""
+    """Services, then changes of them without end; a Service that is deleted is deleted again after it was there again.
+
+    Its EndpointSlices go with it, or stay, as they do where it comes back before the controller has seen that.
+    """
     services = {name: generate_service(choose, name) for name in SERVICES[: choose((2, 3))]}
     yield Apply(*services.values())
     deleted: set[str] = set()
@@ -183,6 +186,7 @@ def _steps(choose: Chooser) -> Iterator[ChangeStep]:
             if step.service.name in deleted:
                 continue
             deleted.add(step.service.name)
+            step = replace(step, keep_slices=choose((True, False)))
         elif isinstance(step, Apply):
             deleted -= {service.name for service in step.services}
         yield step
