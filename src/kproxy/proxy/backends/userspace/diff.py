@@ -51,9 +51,9 @@ def _meanwhile(
     waiting, gone = _refusals(desired, after - before), _refusals(last_applied, before - after)
     found = {}
     for name, lines in chains.items():
-        old = last_applied.tables[TableName.FILTER].get(name, ())
-        known, early = set(old), (line for line in lines if line not in waiting)
-        found[name] = (*(x for x in old if x not in gone), *(x for x in early if x not in known))
+        kept = [line for line in last_applied.tables[TableName.FILTER].get(name, ()) if line not in gone]
+        known = waiting.union(kept)
+        found[name] = (*kept, *(line for line in lines if line not in known))
     return found
 
 

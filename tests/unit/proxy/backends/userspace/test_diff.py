@@ -61,6 +61,22 @@ def test_a_refusal_of_some_senders_stands_only_where_nat_serves_others() -> None
         assert (f"-A {names.PORTALS_FILTER} {drop}" in last) is (after is some)
 
 
+def test_where_nat_ceases_to_serve_refusals_are_those_of_the_new_state_and_in_its_order() -> None:
+    """Admitted senders are rejected, and not dropped as others are before and after."""
+
+    def guarded(*endpoints: str) -> DesiredState:
+        sources = ["192.0.2.0/24"]
+        made = frontend(Exposure.LOAD_BALANCER, "203.0.113.9", 80, pool(*endpoints), sources=sources)
+        return desired_state(plan_of(service(made)))
+
+    first, *_ = (
+        lines for table, lines in texts(guarded("172.18.0.2:40001"), guarded()) if table is TableName.FILTER
+    )
+    of_portals = [line for line in first if line.startswith(f"-A {names.PORTALS_FILTER} ")]
+    assert [line.split(" -j ")[1] for line in of_portals] == ["REJECT", "DROP"]
+    assert "-s 192.0.2.0/24" in of_portals[0]
+
+
 def test_only_tables_that_differ_are_written() -> None:
     assert [table for table, _ in texts(state(("a",), ("r",)), state(("b",), ("r",)))] == [TableName.NAT]
 
