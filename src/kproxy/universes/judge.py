@@ -170,7 +170,7 @@ class _Judge:
                 if outcomes & expectation.outcomes:
                     return
                 if not outcomes:  # no state explains it, or the answer went past the node
-                    self._expect_answers(sent, expectation)
+                    self._require_answerable(sent, expectation)
                 lawful |= expectation.outcomes
                 clauses |= dict.fromkeys(expectation.clauses)
             if _sent_before(seen) and not outcomes and Failure.UNTOUCHED in lawful:
@@ -248,7 +248,7 @@ class _Judge:
                 return self.history.has_no_proxy(self._bound(sent).node, changed)
         return False
 
-    def _expect_answers(self, sent: Packets, lawful: Expectation) -> None:
+    def _require_answerable(self, sent: Packets, lawful: Expectation) -> None:
         """Raise `Unjudged` if some lawful outcome is one whose answer the sender cannot get."""
         instance, bound = self.history.instance, self._bound(sent)
         if not all(_is_answerable(instance, sent, bound, outcome) for outcome in lawful.outcomes):
@@ -258,7 +258,7 @@ class _Judge:
         bound = self._bound(sent)
         if self.history.changes_mode(bound.node, seen.at / SECOND):
             raise Unjudged("the mode changes")
-        self._expect_answers(sent, lawful)
+        self._require_answerable(sent, lawful)
         begin, end = seen.at / SECOND, seen.until / SECOND
         service = sent.to.service
         connection = _sent_before(seen) and bound.packet.protocol is not Protocol.UDP

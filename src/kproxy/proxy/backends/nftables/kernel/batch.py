@@ -1,4 +1,4 @@
-"""Netlink socket for nf_tables: whole transactions to the kernel, and queries about our table alone.
+"""Netlink socket for nf_tables: whole transactions to the kernel, and the items of lists.
 
 Theory of operation
 -------------------
