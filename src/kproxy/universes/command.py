@@ -25,7 +25,7 @@ from kproxy.universes.judge import Verdict, Violation, judge_universe
 from kproxy.universes.launch import UniverseRun
 from kproxy.universes.recording import Recording
 from kproxy.universes.results import UniverseResult, append_result, state_files, universe_result
-from kproxy.universes.schedule import Schedule
+from kproxy.universes.schedule import FaultKind, Schedule
 from kproxy.universes.schedule_files import InvalidSchedule, load_schedule, schedule_source
 from kproxy.universes.shell import PROMPT, shell_outputs
 from kproxy.universes.shrink import shrink_schedule
@@ -160,7 +160,11 @@ def _subject(options: SimulateOptions) -> Subject:
 
 
 def excuses(subject: Subject, mode: str) -> Callable[[Violation], str]:
-    """Function that returns the known deviation of a subject that a violation shows, empty for none."""
+    """Function that returns the known deviation of a subject that a violation shows, empty for none. Raises `InvalidSubject`."""
+    for name in (name for one in subject.deviations for excuse in one.universes for name in excuse.during):
+        if name not in FaultKind.__members__:
+            known = ", ".join(FaultKind.__members__)
+            raise InvalidSubject(f"{subject.name}: there is no fault {name!r} (in `during`); known: {known}")
 
     def excuse(violation: Violation) -> str:
         known = (
@@ -172,6 +176,7 @@ def excuses(subject: Subject, mode: str) -> Callable[[Violation], str]:
                 violation.seen,
                 describe_sent(violation),
                 established=violation.established,
+                faults=[kind.name for kind in violation.faults],
             )
         )
         return next(known, "")

@@ -84,6 +84,11 @@ class ObjectHistory:
         """True while a fault lasts that concerns a node, and until everything must be in effect again."""
         return any(fault.concerns(node) and fault.at <= at < self._recovered[fault] for fault in self._faults)
 
+    def faults(self, node: str, begin: float, end: float) -> tuple[FaultKind, ...]:
+        """Faults that a node has between two times, or has not recovered from."""
+        since = self.window(node, begin)
+        return tuple(f.kind for f in self._faults if f.concerns(node) and since <= f.at <= end)
+
     def changes_mode(self, node: str, at: float) -> bool:
         """True while a node's proxy goes over to another mode, or comes back: no clause says how."""
         return any(

@@ -28,7 +28,7 @@ from kproxy.universes.recording import (
     outcome_from_text,
     outcomes_text,
 )
-from kproxy.universes.schedule import Schedule, TimedCheck, TimedFlow, TimedProbe
+from kproxy.universes.schedule import FaultKind, Schedule, TimedCheck, TimedFlow, TimedProbe
 
 _BEFORE = 5e-7
 """Seconds: less than lies between two writes of a schedule."""
@@ -42,7 +42,7 @@ Sent = Packets | TimedCheck
 class Violation:
     """Packet whose outcome no state allows; ``at`` in seconds, ``since``: the earliest state that was considered.
 
-    ``established``: it is not the first of its connection or socket.
+    ``established``: it is not the first of its connection or socket. ``faults``: those that its node had not recovered from.
     """
 
     at: float
@@ -52,6 +52,7 @@ class Violation:
     lawful: tuple[str, ...]
     seen: str
     clauses: tuple[ClauseId, ...]
+    faults: tuple[FaultKind, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,6 +280,7 @@ class _Judge:
                 lawful=outcomes_text(lawful.outcomes),
                 seen=seen.text,
                 clauses=lawful.clauses,
+                faults=self.history.faults(bound.node, begin, end),
             )
         )
 

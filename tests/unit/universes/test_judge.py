@@ -23,10 +23,13 @@ from kproxy.conformance.case import (
     pods,
     service,
 )
+from kproxy.conformance.subjects.deviations import Deviation, UniverseExcuse
+from kproxy.conformance.subjects.subject import InvalidSubject, load_subject
 from kproxy.lab.topology import LAB
 from kproxy.model.network import Family, Protocol
 from kproxy.spec.health import LEAVING_TAINT
 from kproxy.spec.outcome import Delivered, Failure, Outcome, SourceIP
+from kproxy.universes.command import excuses
 from kproxy.universes.judge import Verdict, judge_universe
 from kproxy.universes.recording import (
     SECOND,
@@ -122,6 +125,31 @@ def test_a_connection_stays_with_its_endpoint(second: str, bad: bool) -> None:  
     assert all(one.established for one in found.violations)
     excused = judge_universe(schedule, Recording(tuple(lines)), lambda _: "known")
     assert (excused.violations, excused.known) == ((), {"known": 1} if bad else {})
+
+
+@pytest.mark.parametrize(
+    ("at", "node", "excused"),
+    [(18.0, "a", True), (18.0, "b", False), (10.0, "a", False), (20.0, "a", False)],
+    ids=["it lasts", "it is another node's", "it is over", "it is to come"],
+)
+def test_a_deviation_may_excuse_what_is_seen_during_a_fault(at: float, node: str, excused: bool) -> None:  # noqa: FBT001
+    fault = TimedFault(at=at, seconds=2.0, kind=FaultKind.PROXY_STOPPED, node=node)
+    (violation,) = verdict(Failure.DROPPED, schedule=replace(SCHEDULE, faults=(fault,))).violations
+    universe = UniverseExcuse(
+        clauses=("cluster-ip.reaches-ready-endpoint",), seen="*", during=("PROXY_STOPPED",)
+    )
+    deviation = Deviation(link="https://example.com", text="known", universes=(universe,))
+    assert (
+        bool(excuses(replace(load_subject("kproxy"), deviations=(deviation,)), "iptables")(violation))
+        is excused
+    )
+
+
+def test_a_fault_that_does_not_exist_excuses_nothing() -> None:
+    universe = UniverseExcuse(clauses=("a",), seen="*", during=("PROXY_GONE",))
+    deviation = Deviation(link="https://example.com", text="known", universes=(universe,))
+    with pytest.raises(InvalidSubject, match=r"no fault 'PROXY_GONE'.*PROXY_KILLED"):
+        excuses(replace(load_subject("kproxy"), deviations=(deviation,)), "iptables")
 
 
 @pytest.mark.parametrize(

@@ -53,17 +53,23 @@ class UniverseExcuse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Excuse for packets of universes (`kproxy.universes`) that cite one of these clauses and of which this was seen.
 
     ``seen``: a glob over the text of the observation; ``packet``: one over that of the packet (`host b to web node port localhost of b`);
-    ``established``: only packets that are not the first of their connection or socket.
+    ``established``: only packets that are not the first of their connection or socket; ``during``: only while one of these faults
+    (`kproxy.universes.schedule.FaultKind`, by name) lasts on the packet's node, or until it must have recovered.
     """
 
     clauses: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
     seen: Annotated[str, msgspec.Meta(min_length=1)]
     packet: Annotated[str, msgspec.Meta(min_length=1)] = "*"
     established: bool = False
+    during: tuple[str, ...] = ()
 
-    def covers(self, clauses: Iterable[str], seen: str, packet: str, *, established: bool) -> bool:
-        """True if it excuses a packet that broke these clauses."""
+    def covers(
+        self, clauses: Iterable[str], seen: str, packet: str, *, established: bool, faults: Iterable[str]
+    ) -> bool:
+        """True if it excuses a packet that broke these clauses while there were these faults."""
         if (self.established and not established) or not fnmatch.fnmatchcase(packet, self.packet):
+            return False
+        if self.during and set(self.during).isdisjoint(faults):
             return False
         return not set(self.clauses).isdisjoint(clauses) and fnmatch.fnmatchcase(seen, self.seen)
 
@@ -87,11 +93,20 @@ class Deviation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise ValueError(f"deviation {self.text!r} excuses nothing: give it excuses, or universes")
 
     def excuses_packet(
-        self, mode: str, clauses: Sequence[str], seen: str, packet: str, *, established: bool
+        self,
+        mode: str,
+        clauses: Sequence[str],
+        seen: str,
+        packet: str,
+        *,
+        established: bool,
+        faults: Sequence[str] = (),
     ) -> bool:
         """True if it excuses a packet of a universe."""
-        covered = (one.covers(clauses, seen, packet, established=established) for one in self.universes)
-        return self.mode in {"", mode} and any(covered)
+        return self.mode in {"", mode} and any(
+            one.covers(clauses, seen, packet, established=established, faults=faults)
+            for one in self.universes
+        )
 
     def excuses_for(self, case: str, mode: str) -> tuple[Excuse, ...]:
         """Excuses for a case in a mode."""

@@ -96,6 +96,14 @@ def test_universes_may_excuse_packets_of_some_kind_alone() -> None:
         assert known.excuses_packet("one", ["a"], "silence", packet, established=False) is excused
 
 
+def test_universes_may_excuse_packets_during_a_fault_alone() -> None:
+    excuse = UniverseExcuse(clauses=("a",), seen="*", during=("PROXY_KILLED", "PROXY_STOPPED"))
+    known = Deviation(link="https://example.com", text="it", universes=(excuse,))
+    for faults, excused in (([], False), (["API_REFUSES"], False), (["API_REFUSES", "PROXY_STOPPED"], True)):
+        found = known.excuses_packet("one", ["a"], "silence", "a to b", established=False, faults=faults)
+        assert found is excused
+
+
 def test_a_deviation_excuses_something() -> None:
     with pytest.raises(ValueError, match="excuses nothing"):
         Deviation(link="https://example.com", text="it")
