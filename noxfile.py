@@ -40,6 +40,9 @@ PURE = (
 )
 """Tests of the pure packages, which are measured for coverage: a tracer makes a test about twice as slow."""
 
+QUICK, LONG = "-mnot long", "-mlong"
+"""Options of pytest: the tests that each change is tested by, and the others."""
+
 NETNS_TOGETHER = ("--numprocesses=6", "--dist=worksteal")
 """Options of pytest-xdist: tests of namespaces mostly wait, so six run at a time, on two cores too."""
 
@@ -72,14 +75,9 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def unit(session: nox.Session) -> None:
-    """Tests without root and network: pure functions, with their branch coverage; the oracle; every case in the simulator."""
+    """Tests without root and network: pure functions; the oracle; every case in the simulator."""
     session.install(".[test]", "nox")
-    if session.posargs:  # a selection, which covers what it covers
-        session.run("pytest", "tests/unit", "--numprocesses=auto", *session.posargs)
-        return
-    rest = (f"--ignore={path}" for path in PURE)
-    session.run("pytest", "tests/unit", "--numprocesses=auto", *rest)
-    session.run("pytest", *PURE, "--numprocesses=auto", "--cov")
+    session.run("pytest", "tests/unit", "--numprocesses=auto", *(session.posargs or (QUICK,)))
 
 
 @nox.session(default=False)
@@ -88,7 +86,19 @@ def netns(session: nox.Session) -> None:
     need_root(session)
     session.install(".[test]")
     others = (f"--ignore={path}" for path in BUDGETS)
-    session.run("pytest", "tests/netns", "--timeout=300", *others, *(session.posargs or NETNS_TOGETHER))
+    session.run(
+        "pytest", "tests/netns", "--timeout=300", *others, *(session.posargs or (QUICK, *NETNS_TOGETHER))
+    )
+
+
+@nox.session(default=False)
+def long(session: nox.Session) -> None:
+    """What takes long and seldom breaks: branch coverage of the pure packages; benches, memory, load, thousands of worlds (root)."""
+    need_root(session)
+    session.install(".[test]", "nox")
+    session.run("pytest", *PURE, "--numprocesses=auto", "--cov")
+    session.run("pytest", "tests/unit", "--numprocesses=auto", LONG, env={"KPROXY_HOSTILE_EXAMPLES": "1000"})
+    session.run("pytest", "tests/netns", "--timeout=300", LONG, *NETNS_TOGETHER)
 
 
 @nox.session(default=False)
@@ -122,7 +132,7 @@ def apiserver(session: nox.Session) -> None:
 def ipvs(session: nox.Session) -> None:
     """User-Mode Linux, with the packaged kernel if no other was built: tests of ipvs mode, and a part of the catalogue."""
     session.install(".[test]")
-    session.run("pytest", "tests/uml/test_ipvs.py", "-m", "not long")
+    session.run("pytest", "tests/uml/test_ipvs.py", QUICK)
     cases = session.posargs or [word for group in IPVS_GROUPS for word in ("--case", f"{group}.*")]
     session.run("kproxy", "conformance", "run", "--mode", "ipvs", "--kernel", "uml", *cases)
 

@@ -6,7 +6,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.paths import ROOT
+
+pytestmark = pytest.mark.long
 
 FEW = ("--mode", "nftables", "--repeat", "2", "--changes", "3", "--additions", "2")
 KPROXY = '["{python}", "-m", "kproxy", "run", "--config", "{config}"]'

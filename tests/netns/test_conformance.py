@@ -161,7 +161,13 @@ def test_a_failure_is_status_1_with_evidence_of_both_nodes(tmp_path: Path) -> No
     assert not [packet for _, packet in packets if isinstance(packet, dpkt.tcp.TCP)]
 
 
-@pytest.mark.parametrize("against", [(), ("--against-mode", "nftables")], ids=["one subject", "two"])
+@pytest.mark.parametrize(
+    "against",
+    [
+        pytest.param((), id="one subject"),
+        pytest.param(("--against-mode", "nftables"), marks=pytest.mark.long, id="two"),
+    ],
+)
 def test_generated_worlds_are_judged_on_the_kernel(against: tuple[str, ...], tmp_path: Path) -> None:
     """The lab's and the proxies' every step but shrinking, in an event loop that is already there."""
     done = judge("--worlds", "6", "--seed", "5", *against, where=tmp_path, command="fuzz")

@@ -47,6 +47,7 @@ def test_no_connection_is_lost_over_200_endpoint_changes(mode: str, variant: Xta
     asyncio.run(change_endpoints(mode, variant, itertools.islice(itertools.cycle(ROTATION), 1, CHANGES + 1)))
 
 
+@pytest.mark.long
 def test_no_connection_is_lost_over_1000_random_changes_in_nftables_mode() -> None:
     """Any change may follow any other, so a client may be at an endpoint that has left: all of them go on serving."""
     chance = random.Random(1)  # noqa: S311 - the same changes every time

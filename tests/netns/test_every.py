@@ -76,7 +76,12 @@ def test_a_subject_that_does_not_start_has_failed_with_the_reason_in_each_run(tm
 
 
 @pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)]
+    ("number", "status"),
+    [
+        (signal.SIGTERM, 130),
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.long),
+        pytest.param(signal.SIGKILL, -9, marks=pytest.mark.long),
+    ],
 )
 def test_a_signal_ends_all_runs_and_leaves_no_process(
     number: signal.Signals, status: int, tmp_path: Path

@@ -14,6 +14,8 @@ from tests.bench.world import Size
 from tests.support.daemon_stage import MODES
 from tests.support.memory_budgets import MEMORY, peak_of
 
+pytestmark = pytest.mark.long
+
 EVENTS, SERVICES = 20_000, 300
 ALLOWED = 1.0
 """MB over the second half: some 100 bytes an event, less than any object would cost that is not forgotten."""

@@ -233,6 +233,7 @@ def many(family: Family, services: int) -> Plan:
     )
 
 
+@pytest.mark.long
 def test_ten_services_have_as_many_rules_and_chains_as_ten_thousand(family: Family) -> None:
     kernel = NftablesKernel(family)
     kernel.apply(many(family, 10))
@@ -479,6 +480,7 @@ def test_where_tracking_is_not_loose_invalid_packets_reach_the_node(family: Fami
     assert listed(family).count("ct state invalid") == 1, "what is forwarded"
 
 
+@pytest.mark.long
 def test_a_batch_of_many_megabytes_is_one_transaction() -> None:
     family = Family.IPV4
     services = []

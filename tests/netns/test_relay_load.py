@@ -122,6 +122,7 @@ def await_workers(node: Namespace, count: int) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_ten_thousand_connections_are_open_at_once(node: Namespace) -> None:
     relay = relay_of(2)
@@ -137,6 +138,7 @@ def test_ten_thousand_connections_are_open_at_once(node: Namespace) -> None:
         assert go_on(held) == {"alive": MANY}
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_two_gibibytes_pass_both_ways_unchanged(node: Namespace) -> None:
     number = served(relay_of(2), port_of())

@@ -57,7 +57,12 @@ def test_of_a_run_in_which_a_case_fails(tmp_path: Path, left_behind: Leftovers) 
 
 
 @pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)]
+    ("number", "status"),
+    [
+        (signal.SIGTERM, 130),
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.long),
+        pytest.param(signal.SIGKILL, -9, marks=pytest.mark.long),
+    ],
 )
 def test_of_a_run_that_a_signal_ends(
     number: signal.Signals, status: int, tmp_path: Path, left_behind: Leftovers

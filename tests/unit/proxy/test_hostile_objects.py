@@ -45,8 +45,8 @@ from tests.support.hostile_objects import (
 )
 from tests.support.hostile_worlds import KINDS, WORLDS, planned, read, world
 
-EXAMPLES = int(os.environ.get("KPROXY_HOSTILE_EXAMPLES", "200"))
-"""Worlds a test looks at; more before a release."""
+EXAMPLES = int(os.environ.get("KPROXY_HOSTILE_EXAMPLES", "50"))
+"""Worlds a test looks at; the session `long` has more."""
 
 MANY = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 

@@ -34,7 +34,7 @@ def reported(mode: str, finding: Finding) -> str:
     return f"{finding.what}: lawful {finding.lawful}, seen {finding.seen}; small: `{again}`"
 
 
-@pytest.mark.parametrize("number", range(PARTS))
+@pytest.mark.parametrize("number", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, PARTS))])
 def test_what_rules_do_in_any_world_is_lawful(number: int) -> None:
     wrong = [(mode, finding) for mode in BACKENDS for finding in findings(part(number), mode)]
     assert not wrong, "\n".join(reported(*each) for each in wrong[:5])
