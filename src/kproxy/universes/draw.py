@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from kproxy.conformance.case import (
@@ -69,6 +69,9 @@ DELAYS = (0.001, 0.01, 0.1, 0.4)
 """Seconds that a slow write, one that fails, or an event takes."""
 HELD = (0.00005, 0.001)
 """Seconds that a thread is held at most."""
+BEFORE_A_CHANGE = (0.05, 0.002, -0.01)
+"""Seconds by which a fault may begin before a change: so that the change's own sync meets it, and later ones where it is short."""
+NEXT_CHANGES = 5
 FAULTS = (*FaultKind, FaultKind.WRITES_SLOW, FaultKind.WRITES_SLOW, FaultKind.WRITES_REFUSED)
 """Faults to choose from: since computing takes no time, slow writes alone give a sync its width."""
 HOLDING = frozenset({FaultKind.PROXY_RESTARTED, FaultKind.THREADS_HELD})
@@ -94,7 +97,8 @@ PROBES = 2
 SETTLED_PROBES, CALM_PROBES = 4, 16
 """Probes of such a moment: among faults and other changes, and in calm, where they tell most."""
 QUIET_PROBES = 60
-"""Probes when nothing has changed for a while: before the calm, whose first change makes good what was missed, and at the end."""
+"""Probes when nothing has changed for a while: before the calm, whose first change makes good what was missed, and at the end,
+most of them of the last change, which came during a fault."""
 FLOWS = 6
 CALM = (10, 14, 18)
 """Changes that come alone when all faults are over: among faults, and in bursts, much of what a proxy misses is made good by
@@ -109,7 +113,7 @@ def draw_schedule(seed: int) -> Schedule:
     family = choose(tuple(Family))
     steps = _steps(choose)
     changes = tuple(_changes(choose, steps))
-    faults = tuple(sorted(_faults(choose, changes[-1].at), key=lambda fault: fault.at))
+    faults = tuple(sorted(_faults(choose, changes), key=lambda fault: fault.at))
     drawn = Schedule(seed=seed, family=family, changes=changes, faults=faults)
     recovered = drawn.end
     calm = tuple(_calm_changes(choose, steps, drawn))
@@ -227,16 +231,16 @@ def _node_of(backend: Backend) -> str:
     return backend.on[0]
 
 
-def _faults(choose: Chooser, end: float) -> Iterator[TimedFault]:
+def _faults(choose: Chooser, changes: Sequence[TimedChange]) -> Iterator[TimedFault]:
     """Faults, of which those of one node, or of the API server and the machine, do not overlap."""
     free = {"": CONVERGENCE, **dict.fromkeys(NODES, CONVERGENCE)}
     for _ in range(choose((0, 1, 2, 3, 4))):
         kind = choose(FAULTS)
         node = choose(NODES) if kind in OF_NODE else ""
-        at = free[node] + choose(PAUSES)
+        at = _beginning(choose, changes, free[node] + choose(PAUSES))
         seconds = min(choose(LENGTHS), max(LENGTHS) if kind in AWAY else LONGEST.get(kind, 40.0))
         free[node] = at + seconds + 1.0
-        if at <= end:
+        if at <= changes[-1].at:
             yield TimedFault(
                 at=round(at, 6),
                 seconds=seconds,
@@ -245,6 +249,12 @@ def _faults(choose: Chooser, end: float) -> Iterator[TimedFault]:
                 pause=_pause(choose, kind, seconds),
                 resource=None if node or kind in OF_MACHINE else choose(RESOURCES),
             )
+
+
+def _beginning(choose: Chooser, changes: Sequence[TimedChange], earliest: float) -> float:
+    """A fault's beginning: as early as it may, or about as often beside one of the next changes, which then meets it."""
+    soon = [change.at for change in changes if change.at - max(BEFORE_A_CHANGE) >= earliest][:NEXT_CHANGES]
+    return choose(soon) - choose(BEFORE_A_CHANGE) if soon and choose((True, False)) else earliest
 
 
 def _pause(choose: Chooser, kind: FaultKind, seconds: float) -> float:
@@ -274,9 +284,9 @@ def _probes(choose: Chooser, schedule: Schedule, recovered: float) -> Iterator[T
     for fault in schedule.faults:
         for after in (*AFTER_A_CHANGE * PROBES, *AFTER_A_FAULT * SETTLED_PROBES):
             yield _probe(choose, schedule, round(fault.end + after, 6))
-    for moment in (recovered, schedule.end):
-        for number in range(QUIET_PROBES):
-            yield _probe(choose, schedule, round(moment + 0.05 * number, 6))
+    for number in range(QUIET_PROBES):
+        yield _probe(choose, schedule, round(recovered + 0.05 * number, 6))
+        yield _probe_of(choose, schedule, round(schedule.end + 0.05 * number, 6), schedule.changes[-1])
 
 
 def _flows(choose: Chooser, schedule: Schedule) -> Iterator[TimedFlow]:

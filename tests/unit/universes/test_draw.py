@@ -53,6 +53,18 @@ def test_services_are_edited_in_one_field_alone_too() -> None:
     assert edited["source_ranges"] > 5
 
 
+def test_many_faults_begin_beside_a_change() -> None:
+    """By chance, few writes would meet a fault that is shorter than the pause between two changes."""
+    beside, others = 0, 0
+    for seed in SEEDS:
+        drawn = drawn_schedule(seed)
+        for fault in drawn.faults[:-1]:
+            near = any(-0.02 <= change.at - fault.at <= 0.06 for change in drawn.changes)
+            beside, others = beside + near, others + (not near)
+    assert beside > 50
+    assert others > 50
+
+
 def test_every_fault_occurs_and_those_of_one_place_do_not_overlap() -> None:
     kinds: Counter[FaultKind] = Counter()
     for seed in SEEDS:
