@@ -254,7 +254,8 @@ def _faults(choose: Chooser, changes: Sequence[TimedChange]) -> Iterator[TimedFa
 def _beginning(choose: Chooser, changes: Sequence[TimedChange], earliest: float) -> float:
     """A fault's beginning: as early as it may, or about as often beside one of the next changes, which then meets it."""
     soon = [change.at for change in changes if change.at - max(BEFORE_A_CHANGE) >= earliest][:NEXT_CHANGES]
-    return choose(soon) - choose(BEFORE_A_CHANGE) if soon and choose((True, False)) else earliest
+    is_beside = choose((True, False))
+    return choose(soon) - choose(BEFORE_A_CHANGE) if soon and is_beside else earliest
 
 
 def _pause(choose: Chooser, kind: FaultKind, seconds: float) -> float:
