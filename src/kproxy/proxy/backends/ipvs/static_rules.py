@@ -87,7 +87,7 @@ class ChainContext:
 
 
 def build_ruleset(context: ChainContext) -> Ruleset:
-    """All chains and hooks of one family."""
+    """All chains and hooks of one family; a match that is cheap stands before one that looks up a set."""
     return Ruleset(context.family, _ChainBuilder(context).chains(), hook_rules())
 
 
@@ -190,14 +190,14 @@ class _ChainBuilder:
         shortcut = self._to(IpSet.SHORTCUT)
         senders = [(SOURCE_IS_LOCAL,), *([pods] if (pods := from_pods(self._context.detector)) else [])]
         return (
-            Rule((self._to(IpSet.CLUSTER_IP_UNANSWERED), _NEW, End.DROP)),
+            Rule((_NEW, self._to(IpSet.CLUSTER_IP_UNANSWERED), End.DROP)),
             *(Rule((shortcut, *sender, Goto(names.SHORTCUT))) for sender in senders),
-            Rule((self._to(IpSet.EXTERNAL_UNANSWERED), _NEW, End.DROP)),
+            Rule((_NEW, self._to(IpSet.EXTERNAL_UNANSWERED), End.DROP)),
         )
 
     def _firewall(self) -> tuple[Rule, ...]:
         comment = "Kubernetes service load balancer ip + port for load balancer with sourceRange"
-        steps = self._to(IpSet.LOAD_BALANCER_FIREWALL), _NEW, Jump(names.SOURCE_RANGES_FIREWALL)
+        steps = _NEW, self._to(IpSet.LOAD_BALANCER_FIREWALL), Jump(names.SOURCE_RANGES_FIREWALL)
         return (Rule(steps, comment),)
 
     def _source_ranges(self) -> tuple[Rule, ...]:
@@ -209,14 +209,13 @@ class _ChainBuilder:
 
     def _services(self) -> tuple[Rule, ...]:
         load_balancer = self._to(IpSet.LOAD_BALANCER)
-        served = (IpSet.CLUSTER_IP, IpSet.LOAD_BALANCER, IpSet.EXTERNAL_IP, IpSet.EXTERNAL_IP_LOCAL)
         return (
             Rule((source_in(_LOOPBACK[self._context.family]), End.RETURN)),
             *self._cluster_ips(),
             Rule((self._to(IpSet.EXTERNAL_IP), _MARK_MASQUERADE), "Kubernetes service external ip + port"),
             Rule((load_balancer, Jump(names.LOAD_BALANCER)), "Kubernetes service lb portal"),
             Rule((DESTINATION_IS_LOCAL, Jump(names.NODE_PORT))),
-            *(Rule((self._to(which), End.ACCEPT)) for which in served),
+            Rule((self._to(IpSet.SERVED), End.ACCEPT)),
         )
 
     def _cluster_ips(self) -> tuple[Rule, ...]:
@@ -226,7 +225,7 @@ class _ChainBuilder:
         """
         cluster_ip = self._to(IpSet.CLUSTER_IP)
         comment = "Kubernetes service cluster ip + port for masquerade purpose"
-        own = Rule((cluster_ip, self._in(IpSet.IPVS_IPS, FieldName.SOURCE), _MARK_MASQUERADE), comment)
+        own = Rule((self._in(IpSet.IPVS_IPS, FieldName.SOURCE), cluster_ip, _MARK_MASQUERADE), comment)
         match self._context.cluster_ip_masquerade:
             case Wanted.ALWAYS:
                 return (Rule((cluster_ip, _MARK_MASQUERADE), comment),)
