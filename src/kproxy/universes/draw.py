@@ -103,8 +103,10 @@ FLOWS = 6
 CALM = (10, 14, 18)
 """Changes that come alone when all faults are over: among faults, and in bursts, much of what a proxy misses is made good by
 the next change."""
-FLOW_PAUSES = (0.3, 1.0, 1.0)
+FLOW_PAUSES = (1.0, 2.0, 3.0)
 """Seconds between two exchanges on a flow."""
+BUSY_PAUSES = (0.05, 0.1, 0.2)
+"""Seconds between two of them while a change takes effect: so that some fall between the steps of a slow sync."""
 
 
 def draw_schedule(seed: int) -> Schedule:
@@ -296,7 +298,13 @@ def _flows(choose: Chooser, schedule: Schedule) -> Iterator[TimedFlow]:
         later = choose((True, False, False)) and len(schedule.changes) > 1
         at = choose(schedule.changes[1:]).at if later else CONVERGENCE
         sent = _probe(choose, schedule, at)
-        yield TimedFlow(at=sent.at, sender=sent.sender, to=sent.to, pause=choose(FLOW_PAUSES))
+        yield TimedFlow(
+            at=sent.at,
+            sender=sent.sender,
+            to=sent.to,
+            pause=choose(FLOW_PAUSES),
+            busy_pause=choose(BUSY_PAUSES),
+        )
 
 
 def _checks(choose: Chooser, schedule: Schedule) -> Iterator[TimedCheck]:

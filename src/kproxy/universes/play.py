@@ -199,7 +199,7 @@ class Universe:
         opened = False
         while self.now < self.schedule.end * SECOND:
             opened = await self._exchange(number, flow, opened=opened)
-            await self._sleep_until(self.now / SECOND + flow.pause)
+            await self._sleep_until(self.schedule.next_exchange(flow, self.now / SECOND))
 
     async def _exchange(self, number: int, flow: TimedFlow, *, opened: bool) -> bool:
         """Exchange on a flow, opened or to be opened; returns if it is still of use.

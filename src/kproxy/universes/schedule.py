@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 
 from kproxy.conformance.case import (
     AddNodeAddress,
@@ -26,6 +27,9 @@ from kproxy.model.network import Family
 
 CONVERGENCE = 5.0
 """Seconds within which a change must be in effect, once no fault holds (`kproxy.conformance.engine.convergence`)."""
+
+BUSY = 0.5
+"""Seconds after a change's first and last write in which flows have their ``busy_pause`` (`TimedFlow`)."""
 
 
 class FaultKind(enum.Enum):
@@ -168,13 +172,14 @@ class TimedProbe:
 class TimedFlow:
     """Connection, or UDP socket that keeps its port, from a time until the end, with an exchange every ``pause`` seconds.
 
-    A connection that ends is opened again.
+    ``busy_pause``: seconds between two while a change takes effect; 0: ``pause`` then too. A connection that ends is opened again.
     """
 
     at: float
     sender: Vantage
     to: Target
     pause: float
+    busy_pause: float = 0.0
 
     def open_step(self, number: int) -> Open:
         """Step that opens it, as the flow of that number."""
@@ -225,6 +230,15 @@ class Schedule:
             ),
             families=(self.family,),
         )
+
+    def next_exchange(self, flow: TimedFlow, last: float) -> float:
+        """Time of a flow's exchange after the last."""
+        if not flow.busy_pause:
+            return last + flow.pause
+        writes = [at for change in self.changes for at in (change.at, change.done)]
+        if any(0.0 <= last - at < BUSY for at in writes):
+            return last + flow.busy_pause
+        return min(last + flow.pause, min((at for at in writes if at > last), default=inf))
 
     @property
     def end(self) -> float:
