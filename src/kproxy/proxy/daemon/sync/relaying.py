@@ -5,13 +5,15 @@ Between `kproxy.proxy.daemon.sync.dataplane` and `kproxy.proxy.relay`; knows no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from ipaddress import ip_address
 from typing import Protocol as Interface
 
+from kproxy.linux import conntrack
 from kproxy.linux.host import HostError, Reason
 from kproxy.linux.node_addresses import source_address
-from kproxy.model.network import Address, Family
+from kproxy.model.network import Address, Family, Protocol
 from kproxy.proxy.backends import Applied, Dataplane, WrappedDataplane
 from kproxy.proxy.plan import Plan
 from kproxy.proxy.relay.portals import Portals
@@ -83,6 +85,7 @@ class PortalDataplane(WrappedDataplane):
     """A dataplane whose rules send packets to the relay, which has sockets for each pool of a service port.
 
     The sockets are open before rules lead to them, and closed when none does any more.  All are bound to one address of the node.
+    Of what an earlier daemon served nothing is known but the sockets that it left open: UDP flows that come to one of them end with it.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class PortalDataplane(WrappedDataplane):
         super().__init__(plane)
         self._relay, self._portals, self._addresses = relay, portals, addresses
         self._address: Address | None = None
+        self._left_open: Mapping[RelayKey, int] | None = None
 
     def apply(self, plan: Plan) -> Applied:
         """Apply a plan; a socket that cannot be opened costs no other Service its own.
@@ -102,15 +106,30 @@ class PortalDataplane(WrappedDataplane):
         Endpoints change once the rules are written: while the kernel refuses, all stays as it was (``writes.refused.rules-kept``).
         """
         node = tuple(self._addresses())
-        if self._address is None:
-            self._portals.adopt(self._relay.numbers())
+        if self._left_open is None:
+            self._left_open = dict(self._relay.numbers())
+            self._portals.adopt(self._left_open)
         address = self._address = self._choose_address(plan.family, node)
         ports = self._portals.ports(plan, address, frozenset(node))
         numbers = self._relay.open_missing(ports)
         relayed = self._portals.relayed(plan, address, numbers)
         written = self._plane.apply(relayed)
         self._relay.update(ports)
+        self._end_flows_of_closed(plan.family, {port.key for port in ports})
         return replace(written, tracked=relayed)
+
+    def _end_flows_of_closed(self, family: Family, wanted: Collection[RelayKey]) -> None:
+        """Remove UDP flows to sockets that an earlier daemon left open and that are closed now (``restart.stale-udp-entries.reconciled``)."""
+        closed = {
+            (ip_address(address), number)
+            for key, number in (self._left_open or {}).items()
+            for (_, protocol, _), address, _, _ in [key]
+            if protocol is Protocol.UDP and key not in wanted
+        }
+        if closed:
+            flows = conntrack.list_udp_flows(family, lambda _: True)
+            conntrack.delete_flows([flow for flow in flows if flow.reply_source in closed])
+        self._left_open = {}
 
     def find_drift(self, *, thorough: bool) -> tuple[str, ...]:
         """Changes of the rules by others, and the loss of the address that the sockets are bound to."""

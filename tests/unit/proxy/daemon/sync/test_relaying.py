@@ -9,6 +9,8 @@ from ipaddress import ip_address
 import msgspec
 import pytest
 
+from kproxy.linux import conntrack
+from kproxy.linux.conntrack import UdpFlow
 from kproxy.linux.host import HostError, Reason
 from kproxy.model.network import Family, Protocol
 from kproxy.proxy.backends import Applied
@@ -141,6 +143,33 @@ def test_a_daemon_that_starts_keeps_the_sockets_that_flows_of_an_earlier_one_nee
     again.apply(plan(empty, protocol=Protocol.UDP, serving=(FAR,)))
     assert relay.numbers() == opened
     assert [one.port for one in rules.given[-1].services[0].relay_sockets] == list(opened.values())
+
+
+def test_a_daemon_that_starts_ends_the_flows_of_sockets_that_it_closes(
+    portals: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their Service went while no daemon ran; it is the relay's sockets by which its flows are known."""
+    rules, relay, plane = portals
+    plane.apply(plan(NODE_PORT, protocol=Protocol.UDP))
+    ((_, number),) = relay.numbers().items()
+    node, client = ip_address("192.0.2.7"), b"of a client"
+    closed, other = (
+        UdpFlow(Family.IPV4, (node, 30000), (ip_address("127.0.0.2"), reply), client)
+        for reply in (number, number + 1)
+    )
+    deleted: list[UdpFlow] = []
+    monkeypatch.setattr(conntrack, "list_udp_flows", lambda *_: iter([closed, other]))
+    monkeypatch.setattr(conntrack, "delete_flows", deleted.extend)
+    again = PortalDataplane(rules, relay, Portals(), plane._addresses)
+    again._choose_address = plane._choose_address  # type: ignore[method-assign]
+    rules.refuses = True
+    with pytest.raises(HostError):
+        again.apply(plan())
+    assert (deleted, len(relay.numbers())) == ([], 1), "rules lead there still"
+    rules.refuses = False
+    again.apply(plan())
+    again.apply(plan())
+    assert (deleted, relay.numbers()) == ([closed], {})
 
 
 def test_what_the_kernel_refuses_changes_no_endpoint(portals: Opened) -> None:
