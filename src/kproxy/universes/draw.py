@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from kproxy.conformance.case import (
@@ -153,7 +153,10 @@ def _calm_changes(choose: Chooser, steps: Iterator[ChangeStep], schedule: Schedu
 def _last_fault(
     choose: Chooser, steps: Iterator[ChangeStep], schedule: Schedule
 ) -> tuple[TimedFault, TimedChange]:
-    """A fault of the API server, and a change in the middle of it: nothing that comes later makes good what is missed then."""
+    """A fault of the API server, and a change in the middle of it: nothing that comes later makes good what is missed then.
+
+    It takes endpoints away or brings others, which packets show at every address of the Service.
+    """
     kind, seconds = choose(OF_API), choose(SHORT)
     at = schedule.end + CONVERGENCE
     fault = TimedFault(
@@ -164,7 +167,21 @@ def _last_fault(
         pause=_pause(choose, kind, seconds),
         resource=choose(RESOURCES),
     )
-    return fault, TimedChange(at=round(at + seconds / 2, 6), step=next(steps))
+    latest = {form.name: form for form in _forms(schedule, at)}
+    step = next(step for step in steps if _moves_endpoints(step, latest))
+    return fault, TimedChange(at=round(at + seconds / 2, 6), step=step)
+
+
+def _moves_endpoints(step: ChangeStep, latest: Mapping[str, CaseService]) -> bool:
+    if isinstance(step, Apply):
+        before = {name: _places(service) for name, service in latest.items()}
+        return any(_places(service) != before.get(service.name) for service in step.services)
+    return isinstance(step, Delete)
+
+
+def _places(service: CaseService) -> frozenset[str]:
+    """Places of the endpoints that are ready."""
+    return frozenset(backend.on for backend in service.backends if backend.ready is not False)
 
 
 def _change_of_zones(choose: Chooser, service: CaseService) -> Iterator[ChangeStep]:

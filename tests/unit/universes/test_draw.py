@@ -65,6 +65,21 @@ def test_many_faults_begin_beside_a_change() -> None:
     assert others > 50
 
 
+def test_what_is_missed_in_the_last_fault_shows() -> None:
+    """Or a client that misses a relist would be found by luck."""
+    for seed in SEEDS:
+        *earlier, last = drawn_schedule(seed).changes
+        if isinstance(last.step, Delete):
+            continue
+        assert isinstance(last.step, Apply)
+        (after,) = last.step.services
+        applied = [change.step.services for change in earlier if isinstance(change.step, Apply)]
+        *_, before = (form for services in applied for form in services if form.name == after.name)
+        assert {b.on for b in before.backends if b.ready is not False} != {
+            b.on for b in after.backends if b.ready is not False
+        }
+
+
 def test_every_fault_occurs_and_those_of_one_place_do_not_overlap() -> None:
     kinds: Counter[FaultKind] = Counter()
     for seed in SEEDS:
