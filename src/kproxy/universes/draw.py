@@ -155,7 +155,7 @@ def _last_fault(
 ) -> tuple[TimedFault, TimedChange]:
     """A fault of the API server, and a change in the middle of it: nothing that comes later makes good what is missed then.
 
-    It takes endpoints away or brings others, which packets show at every address of the Service.
+    It takes endpoints away, which packets show at every address of the Service; one that it brings may be chosen, or not.
     """
     kind, seconds = choose(OF_API), choose(SHORT)
     at = schedule.end + CONVERGENCE
@@ -168,15 +168,14 @@ def _last_fault(
         resource=choose(RESOURCES),
     )
     latest = {form.name: form for form in _forms(schedule, at)}
-    step = next(step for step in steps if _moves_endpoints(step, latest))
+    step = next(step for step in steps if _takes_endpoints(step, latest))
     return fault, TimedChange(at=round(at + seconds / 2, 6), step=step)
 
 
-def _moves_endpoints(step: ChangeStep, latest: Mapping[str, CaseService]) -> bool:
-    if isinstance(step, Apply):
-        before = {name: _places(service) for name, service in latest.items()}
-        return any(_places(service) != before.get(service.name) for service in step.services)
-    return isinstance(step, Delete)
+def _takes_endpoints(step: ChangeStep, latest: Mapping[str, CaseService]) -> bool:
+    if not isinstance(step, Apply):
+        return isinstance(step, Delete)
+    return any(_places(latest.get(service.name, service)) - _places(service) for service in step.services)
 
 
 def _places(service: CaseService) -> frozenset[str]:

@@ -75,7 +75,7 @@ def test_what_is_missed_in_the_last_fault_shows() -> None:
         (after,) = last.step.services
         applied = [change.step.services for change in earlier if isinstance(change.step, Apply)]
         *_, before = (form for services in applied for form in services if form.name == after.name)
-        assert {b.on for b in before.backends if b.ready is not False} != {
+        assert {b.on for b in before.backends if b.ready is not False} - {
             b.on for b in after.backends if b.ready is not False
         }
 
