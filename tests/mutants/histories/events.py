@@ -69,7 +69,7 @@ def _is_first_slice(old: Any, change: Any) -> bool:  # noqa: ANN401
 
 def _relist_wakes_nobody(changed: Function) -> Function:
     def waking(self: Any, kind: Any, objects: Any, gone: Any, *, listed: bool = False) -> None:  # noqa: ANN401
-        if listed and all(feed.taken.services for feed in self._feeds):
+        if listed and any(feed.taken.services for feed in self._feeds):  # not the first lists
             self._views.pop(kind, None)
             return
         changed(self, kind, objects, gone, listed=listed)
