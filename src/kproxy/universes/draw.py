@@ -167,15 +167,33 @@ def _last_fault(
         pause=_pause(choose, kind, seconds),
         resource=choose(RESOURCES),
     )
-    latest = {form.name: form for form in _forms(schedule, at)}
-    step = next(step for step in steps if _takes_endpoints(step, latest))
+    present = _present(schedule)
+    step = next(step for step in steps if _takes_endpoints(step, present))
     return fault, TimedChange(at=round(at + seconds / 2, 6), step=step)
 
 
-def _takes_endpoints(step: ChangeStep, latest: Mapping[str, CaseService]) -> bool:
-    if not isinstance(step, Apply):
-        return isinstance(step, Delete)
-    return any(_places(latest.get(service.name, service)) - _places(service) for service in step.services)
+def _present(schedule: Schedule) -> dict[str, CaseService]:
+    """The Services that are there in the end, by name."""
+    present: dict[str, CaseService] = {}
+    for change in schedule.changes:
+        match change.step:
+            case Apply(services=services):
+                present |= {service.name: service for service in services}
+            case Delete(service=service):
+                del present[service.name]
+            case _:
+                pass
+    return present
+
+
+def _takes_endpoints(step: ChangeStep, present: Mapping[str, CaseService]) -> bool:
+    match step:
+        case Apply(services=services):
+            return any(_places(present.get(one.name, one)) - _places(one) for one in services)
+        case Delete(service=service):
+            return service.name in present
+        case _:
+            return False
 
 
 def _places(service: CaseService) -> frozenset[str]:
