@@ -34,6 +34,7 @@ from kproxy.linux.netfilter.rules import (
     End,
     Goto,
     InSet,
+    Is,
     Jump,
     MapMark,
     Masquerade,
@@ -52,6 +53,7 @@ from kproxy.proxy.plan import MasqueradePolicy as Wanted
 
 _MARK_MASQUERADE = Jump(names.MARK_MASQUERADE)
 _NEW = in_state("new")
+_NOT_LOCAL = Is(DESTINATION_IS_LOCAL.key, DESTINATION_IS_LOCAL.pattern, negated=True)
 _TO_PORT = (FieldName.PROTOCOL, FieldName.PORT)
 _TO_SOCKET = (FieldName.DESTINATION, *_TO_PORT)
 _FROM_ADDRESS_TO_SOCKET = (*_TO_SOCKET, FieldName.SOURCE)
@@ -186,10 +188,14 @@ class _ChainBuilder:
         return self._in(which, *_TO_SOCKET)
 
     def _traffic_policy(self) -> tuple[Rule, ...]:
-        """Drops of policy Local; the node and its pods, which the external policy does not bind, skip the external one."""
+        """Drops of policy Local; the node and its pods, which the external policy does not bind, skip the external one.
+
+        Each packet comes here, so those that are for no address of this node leave first: every Service's is on the device.
+        """
         shortcut = self._to(IpSet.SHORTCUT)
         senders = [(SOURCE_IS_LOCAL,), *([pods] if (pods := from_pods(self._context.detector)) else [])]
         return (
+            Rule((_NOT_LOCAL, End.RETURN)),
             Rule((_NEW, self._to(IpSet.CLUSTER_IP_UNANSWERED), End.DROP)),
             *(Rule((shortcut, *sender, Goto(names.SHORTCUT))) for sender in senders),
             Rule((_NEW, self._to(IpSet.EXTERNAL_UNANSWERED), End.DROP)),
