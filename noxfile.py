@@ -43,6 +43,8 @@ PURE = (
 QUICK, LONG = "-mnot long", "-mlong"
 """Options of pytest: the tests that each change is tested by, and the others."""
 
+HOSTILE = "tests/unit/proxy/test_hostile_objects.py"
+
 NETNS_TOGETHER = ("--numprocesses=6", "--dist=worksteal")
 """Options of pytest-xdist: tests of namespaces mostly wait, so six run at a time, on two cores too."""
 
@@ -97,7 +99,8 @@ def long(session: nox.Session) -> None:
     need_root(session)
     session.install(".[test]", "nox")
     session.run("pytest", *PURE, "--numprocesses=auto", "--cov")
-    session.run("pytest", "tests/unit", "--numprocesses=auto", LONG, env={"KPROXY_HOSTILE_EXAMPLES": "1000"})
+    session.run("pytest", "tests/unit", "--numprocesses=auto", LONG)
+    session.run("pytest", HOSTILE, "--numprocesses=auto", env={"KPROXY_HOSTILE_EXAMPLES": "1000"})
     session.run("pytest", "tests/netns", "--timeout=300", LONG, *NETNS_TOGETHER)
 
 
