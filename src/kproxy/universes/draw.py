@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from kproxy.conformance.case import (
@@ -85,7 +85,10 @@ STEPS = (-86400.0, -3.0, 3.0, 86400.0)
 RESOURCES = (None, None, *Resource)
 OF_API = tuple(kind for kind in FaultKind if kind not in OF_NODE | OF_MACHINE)
 SHORT = (1.0, 4.0, 12.0)
-"""Seconds that the last fault lasts."""
+"""Seconds that a fault lasts which nothing follows."""
+LONG_DELAYS = (0.1, 0.4)
+WITHIN_A_WRITE = (0.001, 0.05, 0.2)
+"""Seconds after a change at which another comes while a slow write may be under way."""
 AFTER_A_CHANGE = (0.0, 0.002, 0.02, 0.3, 1.5)
 """Seconds after a change at which it is probed while it may be in effect or not."""
 SETTLED = CONVERGENCE + 0.5
@@ -97,8 +100,8 @@ PROBES = 2
 SETTLED_PROBES, CALM_PROBES = 4, 16
 """Probes of such a moment: among faults and other changes, and in calm, where they tell most."""
 QUIET_PROBES = 60
-"""Probes when nothing has changed for a while: before the calm, whose first change makes good what was missed, and at the end,
-most of them of the last change, which came during a fault."""
+"""Probes when nothing has changed for a while: before the calm, whose first change makes good what was missed, and after each
+of the last faults, most of these of the change that came during it."""
 FLOWS = 6
 CALM = (10, 14, 18)
 """Changes that come alone when all faults are over: among faults, and in bursts, much of what a proxy misses is made good by
@@ -120,9 +123,17 @@ def draw_schedule(seed: int) -> Schedule:
     recovered = drawn.end
     calm = tuple(_calm_changes(choose, steps, drawn))
     drawn = Schedule(seed=seed, family=family, changes=(*changes, *calm), faults=faults)
-    fault, change = _last_fault(choose, steps, drawn)
-    drawn = replace(drawn, changes=(*drawn.changes, change), faults=(*faults, fault))
-    probes = sorted(_probes(choose, drawn, recovered), key=lambda probe: probe.at)
+    quiet = []
+    for draw_fault in (_fault_of_writes, _fault_of_api):
+        fault, pauses = draw_fault(choose, drawn.end + CONVERGENCE)
+        drawn = replace(drawn, faults=(*drawn.faults, fault))
+        for pause in pauses:
+            change = TimedChange(
+                at=round(fault.at + fault.seconds / 2 + pause, 6), step=_step_that_shows(steps, drawn)
+            )
+            drawn = replace(drawn, changes=(*drawn.changes, change))
+        quiet.append((drawn.end, change))
+    probes = sorted(_probes(choose, drawn, recovered, quiet), key=lambda probe: probe.at)
     flows = tuple(_flows(choose, drawn))
     checks = sorted(_checks(choose, drawn), key=lambda check: check.at)
     return replace(drawn, probes=tuple(probes), flows=flows, checks=tuple(checks))
@@ -150,15 +161,18 @@ def _calm_changes(choose: Chooser, steps: Iterator[ChangeStep], schedule: Schedu
         yield TimedChange(at=round(at, 6), step=step, lag=choose(LAGS))
 
 
-def _last_fault(
-    choose: Chooser, steps: Iterator[ChangeStep], schedule: Schedule
-) -> tuple[TimedFault, TimedChange]:
-    """A fault of the API server, and a change in the middle of it: nothing that comes later makes good what is missed then.
+def _fault_of_writes(choose: Chooser, at: float) -> tuple[TimedFault, tuple[float, ...]]:
+    """Writes of a node that are slow or fail, and changes that come while one is under way; each with a pause after the first."""
+    kind = choose((FaultKind.WRITES_SLOW, FaultKind.WRITES_REFUSED))
+    fault = TimedFault(
+        at=round(at, 6), seconds=choose(SHORT), kind=kind, node=choose(NODES), pause=choose(LONG_DELAYS)
+    )
+    return fault, (0.0, choose(WITHIN_A_WRITE))
 
-    It takes endpoints away, which packets show at every address of the Service; one that it brings may be chosen, or not.
-    """
+
+def _fault_of_api(choose: Chooser, at: float) -> tuple[TimedFault, tuple[float, ...]]:
+    """A fault of the API server, with one change."""
     kind, seconds = choose(OF_API), choose(SHORT)
-    at = schedule.end + CONVERGENCE
     fault = TimedFault(
         at=round(at, 6),
         seconds=seconds,
@@ -167,9 +181,16 @@ def _last_fault(
         pause=_pause(choose, kind, seconds),
         resource=choose(RESOURCES),
     )
+    return fault, (0.0,)
+
+
+def _step_that_shows(steps: Iterator[ChangeStep], schedule: Schedule) -> ChangeStep:
+    """A change that packets show at every address of its Service, and that nothing after it makes good where it is missed.
+
+    So it takes endpoints away, or a Service, or brings one: an endpoint that is added may be chosen, or not.
+    """
     present = _present(schedule)
-    step = next(step for step in steps if _takes_endpoints(step, present))
-    return fault, TimedChange(at=round(at + seconds / 2, 6), step=step)
+    return next(step for step in steps if _shows(step, present))
 
 
 def _present(schedule: Schedule) -> dict[str, CaseService]:
@@ -186,10 +207,12 @@ def _present(schedule: Schedule) -> dict[str, CaseService]:
     return present
 
 
-def _takes_endpoints(step: ChangeStep, present: Mapping[str, CaseService]) -> bool:
+def _shows(step: ChangeStep, present: Mapping[str, CaseService]) -> bool:
     match step:
         case Apply(services=services):
-            return any(_places(present.get(one.name, one)) - _places(one) for one in services)
+            return any(
+                one.name not in present or _places(present[one.name]) - _places(one) for one in services
+            )
         case Delete(service=service):
             return service.name in present
         case _:
@@ -306,10 +329,12 @@ def _pause(choose: Chooser, kind: FaultKind, seconds: float) -> float:
     return choose(DELAYS) if kind in SLOWED else 0.0
 
 
-def _probes(choose: Chooser, schedule: Schedule, recovered: float) -> Iterator[TimedProbe]:
+def _probes(
+    choose: Chooser, schedule: Schedule, recovered: float, quiet: Iterable[tuple[float, TimedChange]]
+) -> Iterator[TimedProbe]:
     """Probes of what a change is about, and of anything: around each change, after each fault, before the calm, and at the end.
 
-    ``recovered``: time by which all that came before the calm must be in effect.
+    ``recovered``: time by which all that came before the calm must be in effect; ``quiet``: times by which the change must be.
     """
     for change in schedule.changes:
         is_calm = change.at > recovered
@@ -323,7 +348,8 @@ def _probes(choose: Chooser, schedule: Schedule, recovered: float) -> Iterator[T
             yield _probe(choose, schedule, round(fault.end + after, 6))
     for number in range(QUIET_PROBES):
         yield _probe(choose, schedule, round(recovered + 0.05 * number, 6))
-        yield _probe_of(choose, schedule, round(schedule.end + 0.05 * number, 6), schedule.changes[-1])
+        for moment, change in quiet:
+            yield _probe_of(choose, schedule, round(moment + 0.05 * number, 6), change)
 
 
 def _flows(choose: Chooser, schedule: Schedule) -> Iterator[TimedFlow]:
