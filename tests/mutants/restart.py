@@ -43,7 +43,7 @@ def _trusting(begin: Function) -> Function:
             kept = {
                 name: f for name, f in wanted.service_rules.items() if name.namespace != sentinel.NAMESPACE
             }
-            self._drift_monitor = drift_monitor(self.tools)
+            self._drift_monitor = drift_monitor(self.tools, self._read_state)
             return self._update(replace(wanted, service_rules=kept), wanted)
         return begin(self, wanted)
 

@@ -27,7 +27,7 @@ from kproxy.proxy.backends.iptables.static_rules import Options
 from kproxy.proxy.backends.xtables.blocks import LEGACY_BLOCK_CHAINS, Block
 from kproxy.proxy.backends.xtables.kernel import jumps
 from kproxy.proxy.backends.xtables.kernel.removal import remove_chains
-from kproxy.proxy.backends.xtables.kernel.unchanged import UnchangedTables
+from kproxy.proxy.backends.xtables.kernel.unchanged import UnchangedTables, state_reader
 from kproxy.proxy.backends.xtables.rules import (
     PacketCounter,
     TableName,
@@ -66,7 +66,8 @@ class IptablesKernel:
         self._last_applied: DesiredState | None = None
         self._total: Counter[TableName] = Counter()
         self._drift_monitor: DriftMonitor | None = None
-        self._unchanged = UnchangedTables(tools.variant)
+        self._read_state = state_reader(tools)
+        self._unchanged = UnchangedTables(self._read_state)
 
     def apply(self, plan: Plan, options: Options) -> Applied:
         """Apply a plan; raises `HostError`, and the next call then writes everything.
@@ -151,7 +152,7 @@ class IptablesKernel:
     def _begin(self) -> _Chains:
         """Existing chains by table, read before everything is written."""
         if self._drift_monitor is None:
-            self._drift_monitor = drift_monitor(self.tools)
+            self._drift_monitor = drift_monitor(self.tools, self._read_state)
         self._drift_monitor.reset()
         return self.tools.chains()
 

@@ -9,8 +9,8 @@ Only *that* something changed is found out, not what: every repair writes everyt
   Before everything is written the queue is discarded, and while it is written all monitors are paused: tens of thousands
   of own changes would overflow the queue.
 * iptables-legacy: the kernel reports nothing.  The rules in our chains are counted and summed up from what the listing tool prints,
-  in thorough checks only, and at most for a hundredth of the time.  The first sum after a write is taken as what was written,
-  provided that the count is what it should be.
+  in thorough checks only, where a table is not as it was in the last one, and at most for a hundredth of the time.  The first
+  sum after a write is taken as what was written, provided that the count is what it should be.
 
 The applier checks jumps from builtin chains and the canary chains, in thorough checks.
 """
@@ -131,23 +131,26 @@ class _Checksum:
 class LegacyDriftMonitor:
     """Drift monitor for iptables-legacy, which has no notifications: number and CRC of our rules as the tool lists them.
 
-    ``listed`` yields the lines of one table in the format of iptables-legacy-save.
+    ``listed`` yields the lines of one table in the format of iptables-legacy-save; ``read_state`` is from `state_reader`.
     """
 
-    def __init__(self, listed: Callable[[TableName], Iterable[bytes]]) -> None:
+    def __init__(
+        self, listed: Callable[[TableName], Iterable[bytes]], read_state: Callable[[], bytes]
+    ) -> None:
         """Start without checksums."""
-        self._listed = listed
+        self._listed, self._read_state = listed, read_state
         self._checksums: dict[TableName, _Checksum] = {}
+        self._state: bytes | None = None
         self._not_before = 0.0
 
     def ignore_process(self, process: int) -> None:
         """Discard the checksums: our tool has changed the rules."""
         if process:
-            self._checksums = {}
+            self.reset()
 
     def reset(self) -> None:
         """Discard the checksums."""
-        self._checksums = {}
+        self._checksums, self._state = {}, None
 
     def paused(self) -> AbstractContextManager[None]:
         """Context without effect: iptables-legacy has no notifications."""
@@ -162,9 +165,16 @@ class LegacyDriftMonitor:
         started = time.monotonic()
         if not thorough or started < self._not_before:
             return ()
-        now = {table: self._checksum(table) for table in TableName}
+        state = self._read_state()
+        if state == self._state:
+            return ()
+        found = self._differing(totals)
         ended = time.monotonic()
-        self._not_before = ended + _SHARE * (ended - started)
+        self._not_before, self._state = ended + _SHARE * (ended - started), None if found else state
+        return found
+
+    def _differing(self, totals: Mapping[TableName, int]) -> tuple[str, ...]:
+        now = {table: self._checksum(table) for table in TableName}
         before, self._checksums = self._checksums, now
         return tuple(
             f"rules of table {table.value}"
@@ -181,6 +191,8 @@ class LegacyDriftMonitor:
         return _Checksum(rules, check)
 
 
-def drift_monitor(tools: Tools) -> DriftMonitor:
-    """The monitor for the variant of the tools."""
-    return NftDriftMonitor(tools.family) if tools.variant is Variant.NFT else LegacyDriftMonitor(tools.saved)
+def drift_monitor(tools: Tools, read_state: Callable[[], bytes]) -> DriftMonitor:
+    """The monitor for the variant of the tools; ``read_state``: from `state_reader`."""
+    if tools.variant is Variant.NFT:
+        return NftDriftMonitor(tools.family)
+    return LegacyDriftMonitor(tools.saved, read_state)

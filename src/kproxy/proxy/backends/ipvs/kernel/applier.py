@@ -49,7 +49,7 @@ from kproxy.proxy.backends.ipvs.names import DEVICE, IpSet, set_name
 from kproxy.proxy.backends.ipvs.rules import AddressKey, Key, MarkKey, Member
 from kproxy.proxy.backends.ipvs.static_rules import Options, mark_masks
 from kproxy.proxy.backends.xtables.kernel.tools import find_tools
-from kproxy.proxy.backends.xtables.kernel.unchanged import UnchangedTables
+from kproxy.proxy.backends.xtables.kernel.unchanged import UnchangedTables, state_reader
 from kproxy.proxy.daemon.config.configuration import Configuration
 from kproxy.proxy.plan import Plan
 
@@ -99,7 +99,7 @@ class IpvsKernel:
         self._family, self._configuration = family, configuration
         tools = find_tools(family)
         self._chains = IptablesChains(tools)
-        self._unchanged = UnchangedTables(tools.variant)
+        self._unchanged = UnchangedTables(state_reader(tools))
         check_kernel(family, configuration.scheduler)
         self._ipvs = Ipvs()
         self._sticky_scheduler = machine.sticky_scheduler(self._ipvs, family)

@@ -21,7 +21,7 @@ from kproxy.proxy.backends.xtables.blocks import Block
 from kproxy.proxy.backends.xtables.kernel import jumps
 from kproxy.proxy.backends.xtables.kernel.leftovers import remove_all_chains, remove_variant
 from kproxy.proxy.backends.xtables.kernel.tools import Variant, find_tools
-from kproxy.proxy.backends.xtables.kernel.unchanged import UnchangedTables
+from kproxy.proxy.backends.xtables.kernel.unchanged import UnchangedTables, state_reader
 from kproxy.proxy.backends.xtables.rules import TableName
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class UserspaceKernel:
         self._keep_sources = keep_sources
         self._latest: DesiredState | None = None
         self._last_applied: DesiredState | None = None
-        self._unchanged = UnchangedTables(self._tools.variant)
+        self._unchanged = UnchangedTables(state_reader(self._tools))
 
     def apply(self, plan: Plan) -> Applied:
         """Apply a plan; raises `HostError`, and the next call then writes everything."""

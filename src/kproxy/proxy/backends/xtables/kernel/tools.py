@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from kproxy.linux import host
 from kproxy.linux.host import HostError, Reason
+from kproxy.linux.legacy_tables import LegacyTables
 from kproxy.linux.netlink import attributes, netfilter_header
 from kproxy.linux.netlink_socket import NETLINK_NETFILTER, Netlink
 from kproxy.model.network import Family
@@ -40,10 +41,6 @@ _NFTA_CHAIN_NAME = 3
 _NFGENMSG_SIZE = 4
 _NFPROTO = {Family.IPV4: 2, Family.IPV6: 10}
 _COMMANDS = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
-_TABLE_NAMES = {
-    Family.IPV4: "/proc/thread-self/net/ip_tables_names",
-    Family.IPV6: "/proc/thread-self/net/ip6_tables_names",
-}
 _RANDOM_FULLY_SINCE = (1, 6, 2)
 _VERSION = re.compile(r"v(\d+)\.(\d+)\.(\d+)(?: \((nf_tables|legacy)\))?")
 
@@ -113,7 +110,7 @@ class Tools:
         return True
 
     def _chains_of_legacy(self) -> dict[TableName, frozenset[ChainName]]:
-        loaded = _legacy_tables(self.family)  # reading another would create it
+        loaded = LegacyTables(self.family).names()  # reading another would create it
         return {t: self._saved_chains(t) if t.value in loaded else frozenset() for t in TableName}
 
     def _saved_chains(self, table: TableName) -> frozenset[ChainName]:
@@ -156,7 +153,7 @@ def list_chains_by_netlink(family: Family, variant: Variant) -> dict[TableName, 
     """
     if variant is Variant.NFT:
         return _nft_chains(family)
-    return None if _legacy_tables(family) else {}
+    return None if LegacyTables(family).names() else {}
 
 
 def _nft_chains(family: Family) -> dict[TableName, frozenset[ChainName]]:
@@ -168,10 +165,6 @@ def _nft_chains(family: Family) -> dict[TableName, frozenset[ChainName]]:
             if table in found:
                 found[table].add(name)
     return {table: frozenset(found[table.value]) for table in TableName}
-
-
-def _legacy_tables(family: Family) -> list[str]:
-    return host.read_file(_TABLE_NAMES[family]).split()
 
 
 def _text(payload: memoryview) -> str:
