@@ -19,6 +19,7 @@ from kproxy.conformance.case import (
     host,
 )
 from kproxy.conformance.generate.generate import (
+    BACKEND_PLACEMENTS,
     Chooser,
     generate_change,
     generate_edit,
@@ -49,6 +50,7 @@ PAUSES = (0.0, 0.0, 0.001, 0.01, 0.1, 0.1, 0.5, 1.0, 3.0, 8.0)
 """Seconds between two changes: bursts, changes within a sync, and changes that have settled."""
 LAGS = (0.0, 0.0, 0.0, 0.02, 0.3, 2.0)
 """Seconds by which EndpointSlices follow their Service."""
+PODS = BACKEND_PLACEMENTS[0]
 ZONES = ("zone-a", "zone-b", "")
 TAINTS = ((LEAVING_TAINT,), ("node.example/other",), ())
 LENGTHS = (0.2, 1.0, 4.0, 12.0, 12.0, 40.0, 100.0)
@@ -86,6 +88,9 @@ RESOURCES = (None, None, *Resource)
 OF_API = tuple(kind for kind in FaultKind if kind not in OF_NODE | OF_MACHINE)
 SHORT = (1.0, 4.0, 12.0)
 """Seconds that a fault lasts which nothing follows."""
+LOCKED = 12.0
+"""Seconds that another holds the lock of iptables: a tool that comes in the middle of them gives up after 5 s
+(``life.iptables-lock``)."""
 LONG_DELAYS = (0.1, 0.4)
 WITHIN_A_WRITE = (0.001, 0.05, 0.2)
 """Seconds after a change at which another comes while a slow write may be under way."""
@@ -128,9 +133,8 @@ def draw_schedule(seed: int) -> Schedule:
         fault, pauses = draw_fault(choose, drawn.end + CONVERGENCE)
         drawn = replace(drawn, faults=(*drawn.faults, fault))
         for pause in pauses:
-            change = TimedChange(
-                at=round(fault.at + fault.seconds / 2 + pause, 6), step=_step_that_shows(steps, drawn)
-            )
+            at = round(fault.at + fault.seconds / 2 + pause, 6)
+            change = TimedChange(at=at, step=_step_that_shows(choose, steps, drawn))
             drawn = replace(drawn, changes=(*drawn.changes, change))
         quiet.append((drawn.end, change))
     probes = sorted(_probes(choose, drawn, recovered, quiet), key=lambda probe: probe.at)
@@ -162,10 +166,15 @@ def _calm_changes(choose: Chooser, steps: Iterator[ChangeStep], schedule: Schedu
 
 
 def _fault_of_writes(choose: Chooser, at: float) -> tuple[TimedFault, tuple[float, ...]]:
-    """Writes of a node that are slow or fail, and changes that come while one is under way; each with a pause after the first."""
-    kind = choose((FaultKind.WRITES_SLOW, FaultKind.WRITES_REFUSED))
+    """Writes that are slow or fail, and changes that come while one is under way; each with a pause after the first."""
+    kind = choose((FaultKind.WRITES_SLOW, FaultKind.WRITES_REFUSED, FaultKind.XTABLES_LOCKED))
+    is_locked = kind is FaultKind.XTABLES_LOCKED
     fault = TimedFault(
-        at=round(at, 6), seconds=choose(SHORT), kind=kind, node=choose(NODES), pause=choose(LONG_DELAYS)
+        at=round(at, 6),
+        seconds=LOCKED if is_locked else choose(SHORT),
+        kind=kind,
+        node="" if is_locked else choose(NODES),
+        pause=0.0 if is_locked else choose(LONG_DELAYS),
     )
     return fault, (0.0, choose(WITHIN_A_WRITE))
 
@@ -184,13 +193,31 @@ def _fault_of_api(choose: Chooser, at: float) -> tuple[TimedFault, tuple[float, 
     return fault, (0.0,)
 
 
-def _step_that_shows(steps: Iterator[ChangeStep], schedule: Schedule) -> ChangeStep:
+def _step_that_shows(choose: Chooser, steps: Iterator[ChangeStep], schedule: Schedule) -> ChangeStep:
     """A change that packets show at every address of its Service, and that nothing after it makes good where it is missed.
 
-    So it takes endpoints away, or a Service, or brings one: an endpoint that is added may be chosen, or not.
+    So it takes endpoints away, or a Service, or brings one: an endpoint that is added may be chosen, or not.  More often
+    than not one that leaves all numbers as they are, where it can be: who counts rules does not miss it.
     """
     present = _present(schedule)
+    moves = tuple(_moves(present))
+    is_move = choose((True, True, True, False))
+    if moves and is_move:
+        return choose(moves)
     return next(step for step in steps if _shows(step, present))
+
+
+def _moves(present: Mapping[str, CaseService]) -> Iterator[ChangeStep]:
+    """Steps of rolling updates: a ready endpoint goes, and another comes on the same node."""
+    for service in present.values():
+        taken = {backend.on for backend in service.backends}
+        for number, backend in enumerate(service.backends):
+            if backend.on not in PODS or backend.ready is False:
+                continue
+            for on in PODS:
+                if on not in taken and on[0] == _node_of(backend):
+                    others = service.backends[:number], service.backends[number + 1 :]
+                    yield Apply(service.replace(backends=(*others[0], replace(backend, on=on), *others[1])))
 
 
 def _present(schedule: Schedule) -> dict[str, CaseService]:

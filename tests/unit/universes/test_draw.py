@@ -11,9 +11,10 @@ import pytest
 
 from kproxy.conformance.case import Apply, CaseService, Delete
 from kproxy.universes.draw import draw_schedule
-from kproxy.universes.schedule import OF_NODE, FaultKind
+from kproxy.universes.schedule import OF_NODE, FaultKind, Schedule, TimedChange
 
 SEEDS = range(100)
+OF_WRITES = {FaultKind.WRITES_SLOW, FaultKind.WRITES_REFUSED, FaultKind.XTABLES_LOCKED}
 drawn_schedule = cache(draw_schedule)
 
 
@@ -69,6 +70,23 @@ def ready_places(service: CaseService) -> set[str]:
     return {backend.on for backend in service.backends if backend.ready is not False}
 
 
+def places(service: CaseService) -> list[str]:
+    return [backend.on for backend in service.backends]
+
+
+def latest(drawn: Schedule, change: TimedChange) -> CaseService | None:
+    """The Service of a change as it was before, or None."""
+    assert isinstance(change.step, Apply)
+    forms = [
+        service
+        for earlier in drawn.changes[: drawn.changes.index(change)]
+        if isinstance(earlier.step, Apply)
+        for service in earlier.step.services
+        if service.name == change.step.services[0].name
+    ]
+    return forms[-1] if forms else None
+
+
 def test_what_is_missed_in_the_last_faults_shows() -> None:
     """Or a client that misses a relist, or a change during a write, would be found by luck."""
     for seed in SEEDS:
@@ -91,7 +109,7 @@ def test_two_changes_come_together_in_a_fault_of_writes_that_nothing_follows() -
     for seed in SEEDS:
         drawn = drawn_schedule(seed)
         *_, of_writes, of_api = drawn.faults
-        assert of_writes.kind in {FaultKind.WRITES_SLOW, FaultKind.WRITES_REFUSED}
+        assert of_writes.kind in OF_WRITES
         assert [of_writes.at < change.at < of_writes.end for change in drawn.changes[-3:]] == [
             True,
             True,
@@ -100,6 +118,19 @@ def test_two_changes_come_together_in_a_fault_of_writes_that_nothing_follows() -
         assert of_api.at >= of_writes.recovered
         quiet = [probe for probe in drawn.probes if of_writes.recovered <= probe.at < of_api.at]
         assert len(quiet) > 50
+
+
+def test_some_changes_in_the_last_faults_leave_all_numbers_as_they_are() -> None:
+    """Or a proxy that counts its rules would make good what it missed before a packet shows it."""
+    moved = Counter(
+        len(change.step.services[0].backends) == len(before.backends)
+        for seed in SEEDS
+        for change in drawn_schedule(seed).changes[-3:]
+        if isinstance(change.step, Apply)
+        for before in [latest(drawn_schedule(seed), change)]
+        if before is not None and set(places(before)) != set(places(change.step.services[0]))
+    )
+    assert moved[True] > moved[False] > 0
 
 
 def test_every_fault_occurs_and_those_of_one_place_do_not_overlap() -> None:
