@@ -486,6 +486,7 @@ _shtab_kproxy_run_options=(
   "--ipvs-tcp-timeout[of idle connections\; 0\: the kernel\'s]:DURATION:"
   "--ipvs-tcpfin-timeout[after a FIN\; 0\: the kernel\'s]:DURATION:"
   "--ipvs-udp-timeout[of UDP packets\; 0\: the kernel\'s]:DURATION:"
+  "--nftables-affinity-clients[the most clients that affinity remembers]:INT:"
   "--userspace-keep-sources[endpoints see clients\' addresses]"
   "--userspace-workers[the relay\'s processes\; 0\: by processors]:INT:"
   "--detect-local-mode[ClusterCIDR (default), NodeCIDR, BridgeInterface or InterfaceNamePrefix]:STRING:"

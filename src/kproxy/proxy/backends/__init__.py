@@ -26,7 +26,7 @@ from __future__ import annotations
 import enum
 import importlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kproxy.linux.host import HostError
 
@@ -57,6 +57,13 @@ class Relayed(enum.Enum):
     """Connections to node ports at 127.0.0.1."""
     EVERYTHING = enum.auto()
     """All: the mode's `Dataplane` is given plans whose endpoints are the sockets."""
+
+
+class AffinityUse(NamedTuple):
+    """Clients of all Services that session affinity remembers, and the most it may: more are served without it."""
+
+    clients: int
+    limit: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +203,9 @@ class ProxyBackend(Protocol):
     def packet_counts(self) -> Mapping[str, int]:
         """Packets counted by rules so far, by metric; empty where rules do not count."""
 
+    def affinity_use(self) -> Mapping[Family, AffinityUse]:
+        """Clients that session affinity remembers, read now; empty in modes that have no bound of all of them."""
+
 
 class CommonBackend:
     """Defaults of the facts and steps that most modes do not have."""
@@ -227,6 +237,10 @@ class CommonBackend:
         return False
 
     def packet_counts(self) -> Mapping[str, int]:
+        """None."""
+        return {}
+
+    def affinity_use(self) -> Mapping[Family, AffinityUse]:
         """None."""
         return {}
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from kproxy.proxy.backends import CommonBackend, Relayed, failures_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kproxy.linux.host import HostError
     from kproxy.model.network import Family
-    from kproxy.proxy.backends import Dataplane, ProxyBackend
+    from kproxy.proxy.backends import AffinityUse, Dataplane, ProxyBackend
     from kproxy.proxy.daemon.config.configuration import Configuration
+
+log = logging.getLogger(__name__)
 
 
 class _Nftables(CommonBackend):
@@ -32,7 +37,8 @@ class _Nftables(CommonBackend):
     def open_dataplane(self, config: Configuration, family: Family) -> Dataplane:
         from kproxy.proxy.backends.nftables.kernel import NftablesKernel, machine_options  # noqa: PLC0415
 
-        return NftablesKernel(family, machine_options(config.nftables.masquerade_bit))
+        section = config.nftables
+        return NftablesKernel(family, machine_options(section.masquerade_bit, section.affinity_clients))
 
     def remove_leftovers(self, family: Family, running: str | None) -> tuple[HostError, ...]:
         """Remove the mode's table; no effect on a kernel without nf_tables."""
@@ -43,6 +49,19 @@ class _Nftables(CommonBackend):
             return ()
         found = failures_of(lambda: remove_table(family))
         return tuple(error for error in found if error.reason is not Reason.UNSUPPORTED)
+
+    def affinity_use(self) -> Mapping[Family, AffinityUse]:
+        from kproxy.linux.host import HostError  # noqa: PLC0415
+        from kproxy.model.network import Family  # noqa: PLC0415
+        from kproxy.proxy.backends.nftables.kernel import affinity_use  # noqa: PLC0415
+
+        found = {}
+        for family in Family:
+            try:
+                found[family] = affinity_use(family)
+            except HostError as error:
+                log.debug("%s: no count of clients: %s", family.value, error)
+        return {family: use for family, use in found.items() if use is not None}
 
 
 BACKEND: ProxyBackend = _Nftables()

@@ -90,7 +90,8 @@ class Rewrite:
         return _text(self, self.desired)
 
     def _affinity_elements(self, collection: CollectionDefinition) -> Iterator[Command]:
-        items = list(self.clients.items())
+        latest_last = sorted(self.clients.items(), key=lambda item: item[1])
+        items = latest_last[-(collection.filled_up_to or 0) :]
         for start in range(0, len(items), ELEMENTS_PER_COMMAND):
             some = items[start : start + ELEMENTS_PER_COMMAND]
             keys = tuple((key, None) for key, _ in some)

@@ -55,8 +55,7 @@ from kproxy.proxy.plan import LocalDetector, MasqueradePolicy
 
 LOOPBACK = {Family.IPV4: ip_network("127.0.0.0/8"), Family.IPV6: ip_network("::1/128")}
 
-MAX_AFFINITY_CLIENTS = 1 << 17
-"""Largest number of clients under affinity; the kernel allocates 2 MB for them."""
+DEFAULT_AFFINITY_CLIENTS = 131_072
 
 BEFORE_DSTNAT = DSTNAT - 10
 """Priority of the check of source ranges: before DNAT, on original destinations (``nft.lbsr-pre-dnat``)."""
@@ -71,11 +70,13 @@ class Options:
     ``drop_invalid_input``: drop those from other hosts to the node's own processes too
     (https://github.com/kubernetes/kubernetes/issues/117924); False also where ``nf_conntrack_tcp_loose`` is 0, for then
     every connection older than its tracking is invalid.
+    ``affinity_clients``: the most clients that are remembered, for which the kernel allocates 16 bytes each.
     """
 
     masquerade_mark: int = 0x4000
     drop_invalid: bool = True
     drop_invalid_input: bool = True
+    affinity_clients: int = DEFAULT_AFFINITY_CLIENTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ _MASQUERADE = Masquerade(random_fully=True)
 _JUMP_MARK = Jump(names.MARK)
 
 
-def static_collections(_context: Context) -> Iterator[CollectionDefinition]:
+def static_collections(context: Context) -> Iterator[CollectionDefinition]:
     """All sets and maps; the kernel leaves some 80 characters for a comment."""
     yield CollectionDefinition(
         name=names.CLUSTER_IPS,
@@ -136,7 +137,7 @@ def static_collections(_context: Context) -> Iterator[CollectionDefinition]:
     yield CollectionDefinition(
         name=names.AFFINITY_CLIENTS,
         key=(FieldName.SOURCE, RandomNumber(2)),
-        filled_up_to=MAX_AFFINITY_CLIENTS,
+        filled_up_to=context.options.affinity_clients,
         comment="client, and the number of the endpoint it sticks to",
     )
 

@@ -88,9 +88,10 @@ class IPVS(Section, frozen=True):
 
 
 class NFTables(Section, frozen=True):
-    """The ``nftables`` section."""
+    """The ``nftables`` section; ``affinity_clients``, which is kproxy's own: the most clients that are remembered in a family."""
 
     masquerade_bit: int = 14
+    affinity_clients: int = 131_072
     masquerade_all: bool = False
     sync_period: Duration = Duration.of(30)
     min_sync_period: Duration = Duration.of(1)

@@ -178,6 +178,12 @@ SETTINGS = (
     _row("ipvs-tcpfin-timeout", FlagType.DURATION, "ipvs.tcpFinTimeout", "after a FIN; 0: the kernel's"),
     _row("ipvs-udp-timeout", FlagType.DURATION, "ipvs.udpTimeout", "of UDP packets; 0: the kernel's"),
     _row(
+        "nftables-affinity-clients",
+        FlagType.INT,
+        "nftables.affinityClients",
+        "the most clients that affinity remembers",
+    ),
+    _row(
         "userspace-keep-sources", FlagType.BOOL, "userspace.keepSources", "endpoints see clients' addresses"
     ),
     _row("userspace-workers", FlagType.INT, "userspace.workers", "the relay's processes; 0: by processors"),

@@ -34,6 +34,9 @@ MAX_INT32 = 2**31 - 1
 MOST_WORKERS = 64
 """Largest number of the relay's workers: more than processors serve nobody."""
 
+MOST_AFFINITY_CLIENTS = 1 << 24
+"""Largest number of clients that nftables mode remembers: the kernel allocates 16 bytes for each of them beforehand."""
+
 """Largest integer of the API, which has 32 bits."""
 
 PREVIOUS_VERSION = "1.35"
@@ -210,7 +213,14 @@ _RULES: tuple[tuple[Callable[[Configuration], bool], tuple[_Rule, ...]], ...] = 
     ),
     (_paced_by_iptables, _periods("iptables")),
     (_in_mode("userspace"), (_within("userspace.workers", 0, MOST_WORKERS),)),
-    (_in_mode("nftables"), (_within("nftables.masquerade_bit", 0, 31), *_periods("nftables"))),
+    (
+        _in_mode("nftables"),
+        (
+            _within("nftables.masquerade_bit", 0, 31),
+            _within("nftables.affinity_clients", 1, MOST_AFFINITY_CLIENTS),
+            *_periods("nftables"),
+        ),
+    ),
     (
         _in_mode("ipvs"),
         (

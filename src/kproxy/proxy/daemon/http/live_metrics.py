@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from kproxy.linux.descriptors import Purpose, shortages
 from kproxy.model.api import Cluster, EndpointSlice, Key, Service
 from kproxy.model.network import Family
-from kproxy.proxy.backends import find_backend
+from kproxy.proxy.backends import AffinityUse, find_backend
 from kproxy.proxy.daemon.cluster.store import ClusterStore
 from kproxy.proxy.daemon.http.metrics import OWN_PREFIX, PREFIX
 from kproxy.proxy.daemon.sync.family_sync import FamilySync
@@ -50,6 +50,7 @@ class StateCollector:
         yield self._refused()
         yield _descriptor_shortages()
         yield from relay_metrics(running_relays())
+        yield from affinity_metrics(find_backend(self._mode).affinity_use())
         for name, count in self._packets().items():
             yield CounterMetricFamily(PREFIX + name, f"[ALPHA] {_PACKETS[name]}", value=count)
 
@@ -149,6 +150,25 @@ def relay_metrics(relays: Mapping[Family, FamilyRelay]) -> Iterator[Metric]:
         retries.add_metric([family.value], counts.retries)
         limited.add_metric([family.value], counts.limited)
     yield from (still_open, accepted, retries, limited)
+
+
+def affinity_metrics(found: Mapping[Family, AffinityUse]) -> Iterator[Metric]:
+    """Clients under session affinity (ours); none in modes without a bound of all of them."""
+    if not found:
+        return
+    labels = ["ip_family"]
+    clients = GaugeMetricFamily(
+        f"{OWN_PREFIX}affinity_clients", "Clients that session affinity remembers", labels=labels
+    )
+    limits = GaugeMetricFamily(
+        f"{OWN_PREFIX}affinity_clients_limit",
+        "The most clients that session affinity remembers; more are served without it",
+        labels=labels,
+    )
+    for family, use in found.items():
+        clients.add_metric([family.value], use.clients)
+        limits.add_metric([family.value], use.limit)
+    yield from (clients, limits)
 
 
 def without_local_endpoints(plan: Plan) -> dict[str, list[ServicePortName]]:

@@ -193,6 +193,8 @@ INVALID = [
     ("configSyncPeriod: -1s", "configSyncPeriod"),
     ("mode: nftables\nnftables: {masqueradeBit: -1}", "nftables.masqueradeBit"),
     ("mode: nftables\nnftables: {syncPeriod: -1s}", "nftables.syncPeriod"),
+    ("mode: nftables\nnftables: {affinityClients: -1}", "nftables.affinityClients"),
+    ("mode: nftables\nnftables: {affinityClients: 16777217}", "nftables.affinityClients"),
     ("mode: ipvs\nipvs: {tcpTimeout: -1s}", "ipvs.tcpTimeout"),
     ("mode: ipvs\nipvs: {excludeCIDRs: [x]}", "ipvs.excludeCIDRs"),
     ("mode: ipvs\nipvs: {scheduler: least connections}", "ipvs.scheduler"),

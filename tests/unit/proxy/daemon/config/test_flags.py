@@ -161,6 +161,7 @@ PAIRS = [
     ("--ipvs-scheduler=sh", "ipvs: {scheduler: sh}"),
     ("--ipvs-exclude-cidrs=10.0.0.0/8", "ipvs: {excludeCIDRs: [10.0.0.0/8]}"),
     ("--ipvs-strict-arp", "ipvs: {strictARP: true}"),
+    ("--nftables-affinity-clients=1000", "nftables: {affinityClients: 1000}"),
     ("--userspace-keep-sources=false", "userspace: {keepSources: false}"),
     ("--userspace-workers=3", "userspace: {workers: 3}"),
     ("--ipvs-tcp-timeout=5s", "ipvs: {tcpTimeout: 5s}"),

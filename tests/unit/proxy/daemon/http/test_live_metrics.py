@@ -10,9 +10,9 @@ from prometheus_client import CollectorRegistry
 from kproxy.linux.host import HostError, Reason
 from kproxy.model.api import Cluster, EndpointPort, EndpointSlice, Rejected, Service, ServicePort
 from kproxy.model.network import Family
-from kproxy.proxy.backends import Applied
+from kproxy.proxy.backends import AffinityUse, Applied
 from kproxy.proxy.daemon.cluster.store import ClusterStore, Removed
-from kproxy.proxy.daemon.http.live_metrics import StateCollector, without_local_endpoints
+from kproxy.proxy.daemon.http.live_metrics import StateCollector, affinity_metrics, without_local_endpoints
 from kproxy.proxy.daemon.sync.family_sync import FamilySync
 from kproxy.proxy.daemon.sync.pacing import SyncPeriods
 from kproxy.proxy.plan import Plan, PlanSettings, make_plan
@@ -223,3 +223,15 @@ def test_an_object_of_which_a_part_is_refused_is_named_until_it_is_not() -> None
         daemon.store.apply(Service, [service("a", ports=ports)])
         daemon.sync()
         assert daemon.registry.get_sample_value("kproxy_refused_object", where) == reported
+
+
+def test_clients_under_affinity_are_reported_beside_the_most_there_may_be() -> None:
+    """Metrics ``kproxy_affinity_clients``, ``kproxy_affinity_clients_limit``."""
+    found = affinity_metrics({Family.IPV6: AffinityUse(clients=7, limit=10)})
+    samples = [sample for metric in found for sample in metric.samples]
+    assert all(sample.labels == {"ip_family": "IPv6"} for sample in samples)
+    assert {sample.name: sample.value for sample in samples} == {
+        "kproxy_affinity_clients": 7,
+        "kproxy_affinity_clients_limit": 10,
+    }
+    assert list(affinity_metrics({})) == []

@@ -56,6 +56,7 @@ def test_the_configuration_in_force_is_reported_with_all_defaults_and_can_be_loa
     assert reported["nftables"] == {
         "masqueradeBit": 14,
         "masqueradeAll": False,
+        "affinityClients": 131072,
         "syncPeriod": "30s",
         "minSyncPeriod": "5s",
     }

@@ -2,9 +2,10 @@
 
 from kproxy.proxy.backends.nftables.kernel.applier import (
     NftablesKernel,
+    affinity_use,
     check_kernel,
     machine_options,
     remove_table,
 )
 
-__all__ = ["NftablesKernel", "check_kernel", "machine_options", "remove_table"]
+__all__ = ["NftablesKernel", "affinity_use", "check_kernel", "machine_options", "remove_table"]

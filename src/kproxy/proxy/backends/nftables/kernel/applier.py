@@ -24,7 +24,7 @@ from kproxy.linux.netlink import attribute, attributes, netfilter_header
 from kproxy.linux.netlink_socket import NetlinkError
 from kproxy.linux.nft_monitor import NftMonitor, format_changes
 from kproxy.model.network import Family
-from kproxy.proxy.backends import Applied
+from kproxy.proxy.backends import AffinityUse, Applied
 from kproxy.proxy.backends.nftables import names
 from kproxy.proxy.backends.nftables.commands import (
     AddElements,
@@ -39,7 +39,7 @@ from kproxy.proxy.backends.nftables.kernel import messages
 from kproxy.proxy.backends.nftables.kernel.batch import Nftables, list_items
 from kproxy.proxy.backends.nftables.render import Renderer
 from kproxy.proxy.backends.nftables.rules import TABLE, ElementKey
-from kproxy.proxy.backends.nftables.static_rules import Options
+from kproxy.proxy.backends.nftables.static_rules import DEFAULT_AFFINITY_CLIENTS, Options
 from kproxy.proxy.plan import Plan
 
 OLDEST_KERNEL = (5, 13)
@@ -55,6 +55,10 @@ _PORT = {family: _FIRST_PORT + number for number, family in enumerate(Family)}
 _ABSENT = frozenset({errno.ENOENT, errno.EINVAL, errno.EOPNOTSUPP, errno.EAFNOSUPPORT})
 """Errnos of a query for a table that does not exist, and of all queries on a kernel without nf_tables."""
 _ELEMENTS, _KEY, _EXPIRATION = 3, 1, 5
+_SET_DESCRIPTION, _SET_SIZE = 9, 1
+_SET_COUNT = 20
+"""NFTA_SET_COUNT, which older kernels do not return."""
+
 _SHOWN = 160
 
 
@@ -190,12 +194,10 @@ class NftablesKernel:
         return True
 
     def _clients(self, nftables: Nftables) -> Clients:
-        where = attribute(1, messages.encode_string(TABLE)) + attribute(
-            2, messages.encode_string(names.AFFINITY_CLIENTS)
-        )
-        body = netfilter_header(messages.NFPROTO[self.family]) + where
         try:
-            answers = list(nftables.dump(messages.SUBSYSTEM << 8 | messages.GET_ELEMENTS, body))
+            answers = list(
+                nftables.dump(messages.SUBSYSTEM << 8 | messages.GET_ELEMENTS, _clients_set(self.family))
+            )
         except HostError as error:
             if error.reason is Reason.MISSING:
                 return {}
@@ -229,13 +231,44 @@ def check_kernel() -> None:
         raise HostError("mode nftables", f"kernel {release} is older than {oldest}", Reason.UNSUPPORTED)
 
 
-def machine_options(masquerade_bit: int) -> Options:
-    """Options that depend on this machine, read now.
+def machine_options(masquerade_bit: int, affinity_clients: int = DEFAULT_AFFINITY_CLIENTS) -> Options:
+    """Options that depend on this machine, read now, with those of the configuration.
 
     Clauses ``conntrack.invalid-not-leaked``, ``conntrack.liberal.set``.
     """
     drops = invalid_drops()
-    return Options(1 << masquerade_bit, drop_invalid=drops.forwarded, drop_invalid_input=drops.input)
+    return Options(
+        1 << masquerade_bit,
+        drop_invalid=drops.forwarded,
+        drop_invalid_input=drops.input,
+        affinity_clients=affinity_clients,
+    )
+
+
+def affinity_use(family: Family) -> AffinityUse | None:
+    """Clients that the table remembers, and how many it may; None without a table of ours; raises `HostError`."""
+    with Nftables() as nftables:
+        try:
+            found = attributes(
+                nftables.get(messages.SUBSYSTEM << 8 | messages.GET_SET, _clients_set(family))[4:]
+            )
+        except HostError as error:
+            if error.reason is Reason.MISSING:
+                return None
+            raise
+        limit = int.from_bytes(attributes(found[_SET_DESCRIPTION]).get(_SET_SIZE, b""))
+        counted = found.get(_SET_COUNT)
+        clients = (
+            len(NftablesKernel(family).affinity_clients()) if counted is None else int.from_bytes(counted)
+        )
+    return AffinityUse(clients, limit)
+
+
+def _clients_set(family: Family) -> bytes:
+    """Body of a query for the set of clients."""
+    table = attribute(1, messages.encode_string(TABLE))
+    name = attribute(2, messages.encode_string(names.AFFINITY_CLIENTS))
+    return netfilter_header(messages.NFPROTO[family]) + table + name
 
 
 def remove_table(family: Family) -> None:

@@ -27,9 +27,9 @@ _SHARE = 1000
 
 
 def state_reader(tools: Tools) -> Callable[[], bytes]:
-    """What reads the state of the tables that the tools write: another value after a change of any process.
+    """Reader of the state of the tables that the tools write: another value after a change of any process.
 
-    The reader raises `HostError`.
+    It raises `HostError`.
     """
     return nft_generation if tools.variant is Variant.NFT else _LegacyState(LegacyTables(tools.family)).read
 
