@@ -1,6 +1,6 @@
 """Everything in the table of mutants that rules in memory can show is noticed by some case, and cited.
 
-``nox -s mutants`` shows the rest, and all of it with packets.
+``nox -s mutants`` shows the rest, and all of it with packets.  One in `SHARE` is quick, all are tried by ``nox -s long``.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from tests.mutants.table import BY_NAME, MUTANTS, NONE
 
 BY_PACKETS = [wrong for wrong in MUTANTS if not wrong.needs_kernel and not wrong.unseen]
 BY_TEST = [wrong for wrong in MUTANTS if not wrong.needs_kernel and wrong.unseen]
-
+SHARE = 4
 
 UNHARMED: dict[tuple[str, str], CaseResult] = {}
 """Results of cases against the proxy without a mutant, by mode and ID."""
@@ -39,11 +39,18 @@ def named(mutants: list[Mutant]) -> list[Any]:
     return [pytest.param(wrong, id=wrong.name) for wrong in mutants]
 
 
+def some_quick(mutants: list[Mutant]) -> list[Any]:
+    return [
+        pytest.param(wrong, id=wrong.name, marks=pytest.mark.long if number % SHARE else ())
+        for number, wrong in enumerate(mutants)
+    ]
+
+
 def judged(wrong: Mutant, cases: Sequence[Case] = CATALOGUE) -> Judgement:
     return asyncio.run(judge(wrong, citing(wrong, cases), run_in_simulator))
 
 
-@pytest.mark.parametrize("wrong", named(BY_PACKETS))
+@pytest.mark.parametrize("wrong", some_quick(BY_PACKETS))
 def test_a_mutant_turns_a_case_red_that_cites_what_it_broke(wrong: Mutant) -> None:
     found = judged(wrong)
     assert found.killers, (
@@ -55,7 +62,7 @@ def test_a_mutant_turns_a_case_red_that_cites_what_it_broke(wrong: Mutant) -> No
     assert unharmed.requested == len(killers), "each was run without it"
 
 
-@pytest.mark.parametrize("wrong", named(BY_TEST))
+@pytest.mark.parametrize("wrong", some_quick(BY_TEST))
 def test_a_mutant_that_no_case_can_show_fails_a_test(wrong: Mutant) -> None:
     found = asyncio.run(judge_by_test(wrong))
     assert found.killers, f"{wrong.about} {wrong.unseen} {found.trouble}"
