@@ -19,7 +19,6 @@ from kproxy.conformance.case import (
     host,
 )
 from kproxy.conformance.generate.generate import (
-    BACKEND_PLACEMENTS,
     Chooser,
     generate_change,
     generate_edit,
@@ -50,7 +49,7 @@ PAUSES = (0.0, 0.0, 0.001, 0.01, 0.1, 0.1, 0.5, 1.0, 3.0, 8.0)
 """Seconds between two changes: bursts, changes within a sync, and changes that have settled."""
 LAGS = (0.0, 0.0, 0.0, 0.02, 0.3, 2.0)
 """Seconds by which EndpointSlices follow their Service."""
-PODS = BACKEND_PLACEMENTS[0]
+OTHER_POD = {"a1": "a2", "a2": "a1", "b1": "b2", "b2": "b1"}
 ZONES = ("zone-a", "zone-b", "")
 TAINTS = ((LEAVING_TAINT,), ("node.example/other",), ())
 LENGTHS = (0.2, 1.0, 4.0, 12.0, 12.0, 40.0, 100.0)
@@ -208,16 +207,18 @@ def _step_that_shows(choose: Chooser, steps: Iterator[ChangeStep], schedule: Sch
 
 
 def _moves(present: Mapping[str, CaseService]) -> Iterator[ChangeStep]:
-    """Steps of rolling updates: a ready endpoint goes, and another comes on the same node."""
+    """Steps of rolling updates: a ready endpoint goes and another comes on the same node, or all do so at once."""
     for service in present.values():
-        taken = {backend.on for backend in service.backends}
-        for number, backend in enumerate(service.backends):
-            if backend.on not in PODS or backend.ready is False:
-                continue
-            for on in PODS:
-                if on not in taken and on[0] == _node_of(backend):
-                    others = service.backends[:number], service.backends[number + 1 :]
-                    yield Apply(service.replace(backends=(*others[0], replace(backend, on=on), *others[1])))
+        pods = [backend for backend in service.backends if backend.on in OTHER_POD]
+        for some in (*([one] for one in pods), pods):
+            moved = service.replace(
+                backends=tuple(
+                    replace(one, on=OTHER_POD[one.on]) if one in some else one for one in service.backends
+                )
+            )
+            is_one_for_each = len({one.on for one in moved.backends}) == len(moved.backends)
+            if is_one_for_each and _places(service) - _places(moved):
+                yield Apply(moved)
 
 
 def _present(schedule: Schedule) -> dict[str, CaseService]:
