@@ -52,14 +52,15 @@ def _members_last(steps: list[Any]) -> list[Any]:
 
 
 def _removals_first(steps: list[Any]) -> list[Any]:
-    """Destinations and virtual servers go before others come."""
+    """Destinations and virtual servers go, or get no new connections, before others come."""
+
+    def comes(command: Any) -> bool:  # noqa: ANN401
+        return "Remove" not in type(command).__name__ and getattr(command, "weight", 1) != 0
 
     def ordered(step: Any) -> Any:  # noqa: ANN401
         if type(step).__name__ != "SendCommands":
             return step
-        return replace(
-            step, commands=tuple(sorted(step.commands, key=lambda c: "Remove" not in type(c).__name__))
-        )
+        return replace(step, commands=tuple(sorted(step.commands, key=comes)))
 
     return list(map(ordered, steps))
 
