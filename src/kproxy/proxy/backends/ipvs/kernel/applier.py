@@ -53,8 +53,8 @@ from kproxy.proxy.backends.xtables.kernel.unchanged import UnchangedTables, stat
 from kproxy.proxy.daemon.config.configuration import Configuration
 from kproxy.proxy.plan import Plan
 
-SERVERS_PER_CHECK = 256
-"""Virtual servers whose destinations one check lists."""
+DESTINATIONS_SECONDS = 0.02
+"""Time in seconds for which one check lists the destinations of virtual servers."""
 
 _NODE_PORTS = {
     Protocol.TCP: IpSet.NODE_PORT_TCP,
@@ -154,8 +154,8 @@ class IpvsKernel:
     def find_drift(self, *, thorough: bool = True) -> tuple[str, ...]:
         """Objects removed by other processes, and new node addresses, since the last `apply`; empty before it.
 
-        Each call checks the destinations of `SERVERS_PER_CHECK` virtual servers, in turn, and removes drained
-        destinations (``ipvs.graceful``).
+        Each call checks the destinations of as many virtual servers as `DESTINATIONS_SECONDS` allows, in turn, and
+        removes drained destinations (``ipvs.graceful``).
         """
         if self._last_applied is None or not thorough:
             return ()
@@ -225,11 +225,13 @@ class IpvsKernel:
     def _missing_destinations(self) -> Iterable[str]:
         keys = list(self._actual.servers)
         start = self._looked if self._looked < len(keys) else 0
-        self._looked = start + SERVERS_PER_CHECK
-        for key in islice(keys, start, self._looked):
+        until = time.monotonic() + DESTINATIONS_SECONDS
+        for self._looked, key in enumerate(islice(keys, start, None), start + 1):
             there = {d.destination: d.weight for d in self._ipvs.destinations(key, self._family)}
             if there != self._actual.destinations.get(key, {}):
                 yield f"destinations of {key}"
+            if time.monotonic() > until:
+                return
 
     # ------------------------------------------------------------------ writing
 

@@ -36,7 +36,6 @@ _HASHED = 0x2
 """IP_VS_SVC_F_HASHED, a flag that the kernel adds by itself."""
 
 _AF = {Family.IPV4: 2, Family.IPV6: 10}
-_FAMILIES = {number: family for family, number in _AF.items()}
 _NUMBERS = {Protocol.TCP: 6, Protocol.UDP: 17, Protocol.SCTP: 132}
 _PROTOCOLS = {number: protocol for protocol, number in _NUMBERS.items()}
 _ONE_CLIENT = {Family.IPV4: b"\xff\xff\xff\xff", Family.IPV6: struct.pack("=I", 128)}
@@ -47,7 +46,6 @@ _u16, _u32, _be16 = struct.Struct("=H"), struct.Struct("=I"), struct.Struct(">H"
 class ListedServer(NamedTuple):
     """A virtual server in the kernel."""
 
-    family: Family
     key: Key
     server: Server
 
@@ -101,11 +99,10 @@ def encode_destinations_query(key: Key, family: Family) -> bytes:
     return generic_netlink_message(GET_DESTINATION, nested(_SERVICE, *_key(key, family)))
 
 
-def decode_server(payload: memoryview) -> ListedServer | None:
-    """Virtual server in a reply; None if it is of a kind that this proxy does not create."""
+def decode_server(payload: memoryview, family: Family) -> ListedServer | None:
+    """Virtual server in a reply; None if it is of the other family, or of a kind that this proxy does not create."""
     values = attributes(attributes(payload[HEADER_SIZE:])[_SERVICE])
-    family = _FAMILIES.get(_number(values, _FAMILY, _u16))
-    if family is None:
+    if _number(values, _FAMILY, _u16) != _AF[family]:
         return None
     key: Key
     if _MARK in values:
@@ -118,7 +115,7 @@ def decode_server(payload: memoryview) -> ListedServer | None:
     flags = _number(values, _FLAGS, _u32) & ~_HASHED
     lasting = _number(values, _TIMEOUT, _u32) if flags & PERSISTENT else None
     scheduler = bytes(values.get(_SCHEDULER, memoryview(b""))).rstrip(b"\0").decode()
-    return ListedServer(family, key, Server(scheduler, flags, lasting))
+    return ListedServer(key, Server(scheduler, flags, lasting))
 
 
 def decode_destination(payload: memoryview, family: Family) -> ListedDestination:

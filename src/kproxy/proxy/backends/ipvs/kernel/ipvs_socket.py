@@ -64,9 +64,8 @@ class Ipvs(Netlink):
         """All virtual servers of the family, those of other programs too."""
         self.sent += 1
         answers = self.dump(self._kind, ipvs_messages.generic_netlink_message(ipvs_messages.GET_SERVICE))
-        return [
-            found for found in map(ipvs_messages.decode_server, answers) if found and found.family is family
-        ]
+        decoded = (ipvs_messages.decode_server(answer, family) for answer in answers)
+        return [found for found in decoded if found is not None]
 
     def destinations(self, key: Key, family: Family) -> list[ListedDestination]:
         """The destinations of a virtual server."""
