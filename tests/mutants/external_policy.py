@@ -151,20 +151,20 @@ MUTANTS = (
     in_ipvs(
         "ipvs.local-policy.external-silence",
         "External traffic of policy Local without an endpoint here is not dropped.",
-        left_out_of_chain(TableName.MANGLE, ipvs_names.TRAFFIC_POLICY, End.DROP, IpSet.EXTERNAL_UNANSWERED),
+        left_out_of_chain(TableName.MANGLE, ipvs_names.EXTERNAL_POLICY, End.DROP, IpSet.EXTERNAL_UNANSWERED),
         clauses="external-policy.local.drop-without-local-endpoint",
     ),
     in_ipvs(
         "ipvs.shortcut.host",
         "The node has no shortcut.",
-        left_out_of_chain(TableName.MANGLE, ipvs_names.TRAFFIC_POLICY, Goto, having=FieldName.SOURCE_TYPE),
+        left_out_of_chain(TableName.MANGLE, ipvs_names.EXTERNAL_POLICY, Goto, having=FieldName.SOURCE_TYPE),
         clauses="external-policy.local.host-reaches-all-endpoints",
     ),
     in_ipvs(
         "ipvs.shortcut.pods",
         "Pods have no shortcut.",
         left_out_of_chain(
-            TableName.MANGLE, ipvs_names.TRAFFIC_POLICY, Goto, having=(FieldName.SOURCE, FieldName.IN)
+            TableName.MANGLE, ipvs_names.EXTERNAL_POLICY, Goto, having=(FieldName.SOURCE, FieldName.IN)
         ),
         clauses="external-policy.local.pods-reach-all-endpoints",
     ),

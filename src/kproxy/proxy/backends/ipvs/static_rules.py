@@ -154,6 +154,7 @@ class _ChainBuilder:
         return {
             TableName.MANGLE: {
                 names.TRAFFIC_POLICY: self._traffic_policy(),
+                names.EXTERNAL_POLICY: self._external_policy(),
                 names.SHORTCUT: (Rule((MapMark(_TO_SOCKET, self._name(IpSet.SHORTCUT)),)),),
                 names.IPVS_OUT_FILTER: self._firewall(),
                 names.SOURCE_RANGES_FIREWALL: self._source_ranges(),
@@ -192,12 +193,17 @@ class _ChainBuilder:
 
         Each packet comes here, so those that are for no address of this node leave first: every Service's is on the device.
         """
-        shortcut = self._to(IpSet.SHORTCUT)
-        senders = [(SOURCE_IS_LOCAL,), *([pods] if (pods := from_pods(self._context.detector)) else [])]
         return (
             Rule((_NOT_LOCAL, End.RETURN)),
             Rule((_NEW, self._to(IpSet.CLUSTER_IP_UNANSWERED), End.DROP)),
-            *(Rule((shortcut, *sender, Goto(names.SHORTCUT))) for sender in senders),
+            Rule((self._to(IpSet.SHORTCUT), Goto(names.EXTERNAL_POLICY))),
+        )
+
+    def _external_policy(self) -> tuple[Rule, ...]:
+        """What becomes of packets to a frontend of policy Local: all that have no endpoint here have a shortcut."""
+        senders = [(SOURCE_IS_LOCAL,), *([pods] if (pods := from_pods(self._context.detector)) else [])]
+        return (
+            *(Rule((*sender, Goto(names.SHORTCUT))) for sender in senders),
             Rule((_NEW, self._to(IpSet.EXTERNAL_UNANSWERED), End.DROP)),
         )
 
@@ -214,14 +220,16 @@ class _ChainBuilder:
         )
 
     def _services(self) -> tuple[Rule, ...]:
+        """Marks of packets to Services.  Those for no address of this node leave first, as in `_traffic_policy`."""
         load_balancer = self._to(IpSet.LOAD_BALANCER)
         return (
             Rule((source_in(_LOOPBACK[self._context.family]), End.RETURN)),
+            Rule((_NOT_LOCAL, End.RETURN)),
             *self._cluster_ips(),
             Rule((self._to(IpSet.EXTERNAL_IP), _MARK_MASQUERADE), "Kubernetes service external ip + port"),
             Rule((load_balancer, Jump(names.LOAD_BALANCER)), "Kubernetes service lb portal"),
-            Rule((DESTINATION_IS_LOCAL, Jump(names.NODE_PORT))),
             Rule((self._to(IpSet.SERVED), End.ACCEPT)),
+            Rule((Jump(names.NODE_PORT),)),
         )
 
     def _cluster_ips(self) -> tuple[Rule, ...]:

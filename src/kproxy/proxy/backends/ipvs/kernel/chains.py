@@ -19,6 +19,7 @@ OWN_CHAINS: Mapping[TableName, tuple[str, ...]] = {
     TableName.MANGLE: (
         names.TRAFFIC_POLICY,
         names.IPVS_OUT_FILTER,
+        names.EXTERNAL_POLICY,
         names.SHORTCUT,
         names.SOURCE_RANGES_FIREWALL,
     ),
