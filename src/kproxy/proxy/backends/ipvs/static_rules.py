@@ -200,7 +200,7 @@ class _ChainBuilder:
         )
 
     def _external_policy(self) -> tuple[Rule, ...]:
-        """What becomes of packets to a frontend of policy Local: all that have no endpoint here have a shortcut."""
+        """Marks and drops of packets to frontends of policy Local: all that have no endpoint here have a shortcut."""
         senders = [(SOURCE_IS_LOCAL,), *([pods] if (pods := from_pods(self._context.detector)) else [])]
         return (
             *(Rule((*sender, Goto(names.SHORTCUT))) for sender in senders),
