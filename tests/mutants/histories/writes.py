@@ -52,17 +52,18 @@ def _members_last(steps: list[Any]) -> list[Any]:
 
 
 def _removals_first(steps: list[Any]) -> list[Any]:
-    """Destinations and virtual servers go, or get no new connections, before others come."""
+    """Destinations and virtual servers go, or get no new connections, in one write, and others come in the next."""
 
     def comes(command: Any) -> bool:  # noqa: ANN401
         return "Remove" not in type(command).__name__ and getattr(command, "weight", 1) != 0
 
-    def ordered(step: Any) -> Any:  # noqa: ANN401
+    def divided(step: Any) -> list[Any]:  # noqa: ANN401
         if type(step).__name__ != "SendCommands":
-            return step
-        return replace(step, commands=tuple(sorted(step.commands, key=comes)))
+            return [step]
+        parts = [c for c in step.commands if not comes(c)], [c for c in step.commands if comes(c)]
+        return [replace(step, commands=tuple(part)) for part in parts if part]
 
-    return list(map(ordered, steps))
+    return [part for step in steps for part in divided(step)]
 
 
 def _drained_stays(additions: Function) -> Function:
@@ -124,7 +125,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     in_ipvs(
         "history.removals-first",
-        "Destinations go before others come.",
+        "Destinations go in one write, and others come in the next.",
         Patch(f"{IPVS}kernel.applier:transaction", _steps(_removals_first)),
     ),
     in_ipvs(
