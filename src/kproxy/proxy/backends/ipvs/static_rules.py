@@ -226,6 +226,7 @@ class _ChainBuilder:
             Rule((source_in(_LOOPBACK[self._context.family]), End.RETURN)),
             Rule((_NOT_LOCAL, End.RETURN)),
             *self._cluster_ips(),
+            Rule((self._to(IpSet.CLUSTER_IP), End.ACCEPT)),
             Rule((self._to(IpSet.EXTERNAL_IP), _MARK_MASQUERADE), "Kubernetes service external ip + port"),
             Rule((load_balancer, Jump(names.LOAD_BALANCER)), "Kubernetes service lb portal"),
             Rule((self._to(IpSet.SERVED), End.ACCEPT)),
