@@ -1,4 +1,4 @@
-"""The chains of ipvs mode; what packets show of them is in `tests/unit/proxy/backends/ipvs/test_evaluate.py` and the kernel's tests."""
+"""The chains of ipvs mode; what packets show of them is in `tests/unit/conformance/testbeds/simulator` and the kernel's tests."""
 
 from __future__ import annotations
 
@@ -18,6 +18,23 @@ def test_packets_from_loopback_addresses_pass_by(family: Family, loopback: str) 
     chains = build_ruleset(ChainContext(family, None, MasqueradePolicy.NEVER, Options())).chains
     first, *_ = chains[TableName.NAT][names.SERVICES]
     assert rule_text(first) == f"-s {loopback} -j RETURN"
+
+
+def test_packets_for_another_node_leave_before_any_set_is_looked_into() -> None:
+    chains = build_ruleset(ChainContext(Family.IPV4, None, MasqueradePolicy.ALWAYS, Options())).chains
+    for chain in (chains[TableName.NAT][names.SERVICES], chains[TableName.MANGLE][names.TRAFFIC_POLICY]):
+        texts = [rule_text(rule) for rule in chain]
+        leave = texts.index("-m addrtype ! --dst-type LOCAL -j RETURN")
+        assert not [text for text in texts[:leave] if "--match-set" in text]
+        assert [text for text in texts[leave:] if "--match-set" in text]
+
+
+def test_what_is_served_is_accepted_before_rules_for_the_ports_of_the_node() -> None:
+    """The port of a cluster IP may be the number of another Service's node port, whose packets are masqueraded."""
+    chains = build_ruleset(ChainContext(Family.IPV4, None, MasqueradePolicy.NEVER, Options())).chains
+    texts = [rule_text(rule) for rule in chains[TableName.NAT][names.SERVICES]]
+    (accepted,) = [n for n, text in enumerate(texts) if "IPVS-SERVED" in text and text.endswith("-j ACCEPT")]
+    assert accepted < texts.index("-j KUBE-NODE-PORT")
 
 
 def test_invalid_segments_reach_no_process_of_the_node_unless_tracking_is_liberal() -> None:
