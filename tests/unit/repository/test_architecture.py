@@ -62,7 +62,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "proxy.daemon.config.configuration",
     },
     "proxy.backends.*.backend": {
-        *("proxy.backends", "proxy.backends.*.kernel", "model.network", "linux"),
+        *("proxy.plan", "proxy.backends", "proxy.backends.*.kernel", "model.network", "linux"),
         "proxy.daemon.config.configuration",
     },
     # sockets that serve what a mode's rules cannot

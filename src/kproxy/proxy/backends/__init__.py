@@ -188,10 +188,11 @@ class ProxyBackend(Protocol):
     def make_way(self, family: Family) -> None:
         """Prepare for another mode's first rules beside what this one left, which serves until `drain`; `HostError`."""
 
-    def drain(self, family: Family) -> bool:
-        """Withdraw what this mode left from new connections, now that another mode serves them; `HostError`.
+    def drain(self, plan: Plan) -> bool:
+        """Withdraw what this mode left from new connections, now that another mode serves the plan; `HostError`.
 
-        True while it holds established ones in the kernel by something that `remove_leftovers` would take from them.
+        What the plan does not serve is removed.  True while the mode holds established connections in the kernel by something
+        that `remove_leftovers` would take from them.
         """
 
     def remove_leftovers(self, family: Family, running: str | None) -> tuple[HostError, ...]:
@@ -232,7 +233,7 @@ class CommonBackend:
     def make_way(self, family: Family) -> None:
         """Nothing."""
 
-    def drain(self, family: Family) -> bool:  # noqa: ARG002
+    def drain(self, plan: Plan) -> bool:  # noqa: ARG002
         """No: connection tracking alone holds what rules have translated."""
         return False
 

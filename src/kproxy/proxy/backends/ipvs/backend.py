@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from kproxy.model.network import Family
     from kproxy.proxy.backends import Dataplane, ProxyBackend
     from kproxy.proxy.daemon.config.configuration import Configuration
+    from kproxy.proxy.plan import Plan
 
 _DEPRECATED = "ipvs mode is deprecated and may be removed in a future release; consider nftables"
 
@@ -40,10 +41,10 @@ class _Ipvs(CommonBackend):
 
         leave_device(family)
 
-    def drain(self, family: Family) -> bool:
+    def drain(self, plan: Plan) -> bool:
         from kproxy.proxy.backends.ipvs.kernel import drain_ipvs  # noqa: PLC0415
 
-        return drain_ipvs(family)
+        return drain_ipvs(plan)
 
     def remove_leftovers(self, family: Family, running: str | None) -> tuple[HostError, ...]:
         from kproxy.proxy.backends.ipvs.kernel import end_drain, remove_ipvs_objects  # noqa: PLC0415

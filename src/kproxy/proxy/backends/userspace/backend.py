@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from kproxy.model.network import Family
     from kproxy.proxy.backends import Dataplane, ProxyBackend
     from kproxy.proxy.daemon.config.configuration import Configuration
+    from kproxy.proxy.plan import Plan
 
 
 class _Userspace(CommonBackend):
@@ -32,11 +33,11 @@ class _Userspace(CommonBackend):
 
         return keeps_sources(family, wanted=config.userspace.keep_sources)
 
-    def drain(self, family: Family) -> bool:
+    def drain(self, plan: Plan) -> bool:
         """No: the relay knows of connections.  The rules that bring answers to clients' addresses back stay."""
         from kproxy.proxy.backends.userspace.kernel import withdraw_portals  # noqa: PLC0415
 
-        withdraw_portals(family)
+        withdraw_portals(plan.family)
         return False
 
     def remove_leftovers(self, family: Family, running: str | None) -> tuple[HostError, ...]:

@@ -96,7 +96,7 @@ def open_dataplane(config: Configuration, family: Family) -> Dataplane:
         opened = PortalDataplane(opened, relay, Portals(keep_sources=keep_sources), addresses)
     return _TakeoverDataplane(
         opened,
-        lambda drain: take_over(family, config.mode, drain=drain),
+        lambda plan, drain: take_over(plan, config.mode, drain=drain),
         lambda: make_way(family, config.mode),
     )
 
@@ -118,13 +118,15 @@ def make_way(family: Family, running: str) -> None:
                 log.debug("%s: %s mode does not make way: %s", family.value, mode, error)
 
 
-def take_over(family: Family, running: str, *, drain: bool) -> Takeover:
+def take_over(plan: Plan, running: str, *, drain: bool) -> Takeover:
     """Remove rules of other modes, and of the running one where it no longer writes.
 
-    ``drain``: what other modes hold connections by stays, withdrawn from new ones, as long as there are some.
+    ``drain``: what other modes hold connections by to what the plan serves stays, withdrawn from new ones, as long as there
+    are some.
     """
+    family = plan.family
     others = [mode for mode in BACKENDS if mode != running]
-    held = {mode for mode in others if drain and _holds_connections(find_backend(mode), family)}
+    held = {mode for mode in others if drain and _holds_connections(find_backend(mode), plan)}
     problems = tuple(
         problem
         for mode in (*others, running)
@@ -136,14 +138,14 @@ def take_over(family: Family, running: str, *, drain: bool) -> Takeover:
     return Takeover(problems, bool(held))
 
 
-def _holds_connections(backend: ProxyBackend, family: Family) -> bool:
+def _holds_connections(backend: ProxyBackend, plan: Plan) -> bool:
     """True if a mode, of which new connections are withdrawn, holds earlier ones; a failure shows in `remove_leftovers` too."""
     try:
-        held = backend.drain(family)
+        held = backend.drain(plan)
     except HostError as error:
-        log.debug("%s: nothing of another mode is drained: %s", family.value, error)
+        log.debug("%s: nothing of another mode is drained: %s", plan.family.value, error)
         return False
-    return drain_workers(family) if backend.relayed is Relayed.EVERYTHING else held
+    return drain_workers(plan.family) if backend.relayed is Relayed.EVERYTHING else held
 
 
 def remove_all_modes() -> tuple[HostError, ...]:
@@ -163,31 +165,35 @@ class _TakeoverDataplane(WrappedDataplane):
 
     Some rules exist at every moment (``restart.mode-change.old-rules-removed``).  The old ones must not stay longer:
     they serve Services that were deleted while no proxy ran.  What holds connections is looked at again at checks for
-    drift, and goes with the last of them, at the latest after `DRAIN_SECONDS`.
+    drift, and goes with the last of them, at the latest after `DRAIN_SECONDS`; and before each later `apply`: what the
+    plan serves no longer must answer nobody once its rules are gone.
     """
 
     def __init__(
         self,
         plane: Dataplane,
-        take_over: Callable[[bool], Takeover],
+        take_over: Callable[[Plan, bool], Takeover],
         make_way: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``take_over``, ``make_way``: those of this family and mode, the first with ``drain``."""
         super().__init__(plane)
         self._take_over, self._make_way, self._clock = take_over, make_way, clock
-        self._family: Family | None = None
+        self._plan: Plan | None = None
         self._until = 0.0
         self._next: float | None = None
 
     def apply(self, plan: Plan) -> Applied:
-        if self._family is None:
+        is_first = self._plan is None
+        if is_first:
             self._make_way()
+        elif self._next is not None:
+            self._clear(plan)
         written = self._plane.apply(plan)
-        if self._family is None:
-            self._family = plan.family
+        self._plan = plan
+        if is_first:
             self._until = self._clock() + DRAIN_SECONDS
-            if self._clear(plan.family):
+            if self._clear(plan):
                 log.info(
                     "%s: connections of another mode go on, for %d s at most",
                     plan.family.value,
@@ -196,16 +202,17 @@ class _TakeoverDataplane(WrappedDataplane):
         return written
 
     def find_drift(self, *, thorough: bool) -> tuple[str, ...]:
-        family, now = self._family, self._clock()
+        plan, now = self._plan, self._clock()
         due = self._next is not None and now >= self._next
-        if family is not None and due and not self._clear(family):
-            log.info("%s: what was left for another mode's connections is removed", family.value)
+        if plan is not None and due and not self._clear(plan):
+            log.info("%s: what was left for another mode's connections is removed", plan.family.value)
         return self._plane.find_drift(thorough=thorough)
 
-    def _clear(self, family: Family) -> bool:
+    def _clear(self, plan: Plan) -> bool:
         """Remove what can be removed now; True if there is more to remove later."""
+        family = plan.family
         try:
-            problems, draining = self._take_over(self._clock() < self._until)
+            problems, draining = self._take_over(plan, self._clock() < self._until)
         except HostError as error:
             problems, draining = (error,), False
         for problem in problems:

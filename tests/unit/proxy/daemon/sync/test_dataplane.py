@@ -98,7 +98,7 @@ class Recorder(Plane):
 def test_what_another_mode_left_goes_once_and_only_when_our_own_rules_stand() -> None:
     log: list[str] = []
 
-    def clear(drain: bool) -> Takeover:  # noqa: FBT001 - as the dataplane calls it
+    def clear(_: Plan, drain: bool) -> Takeover:  # noqa: FBT001 - as the dataplane calls it
         log.append("cleared, drained" if drain else "cleared")
         return Takeover()
 
@@ -118,7 +118,7 @@ def test_what_holds_another_modes_connections_goes_with_the_last_of_them_or_afte
     drained: list[bool] = []
     now, held = 1000.0, True
 
-    def take_over(drain: bool) -> Takeover:  # noqa: FBT001 - as the dataplane calls it
+    def take_over(_: Plan, drain: bool) -> Takeover:  # noqa: FBT001 - as the dataplane calls it
         drained.append(drain)
         return Takeover(draining=held and drain)
 
@@ -138,8 +138,22 @@ def test_what_holds_another_modes_connections_goes_with_the_last_of_them_or_afte
     assert looks_at(1, 30, 700) == [True]
 
 
+def test_what_the_plan_serves_no_longer_goes_from_another_modes_rules_before_ours() -> None:
+    """A virtual server of ipvs mode that stood longer would refuse what nobody serves."""
+    log: list[str] = []
+
+    def clear(plan: Plan, _: bool) -> Takeover:  # noqa: FBT001 - as the dataplane calls it
+        log.append(f"cleared for {len(plan.services)}")
+        return Takeover(draining=True)
+
+    plane = _TakeoverDataplane(Recorder(log), clear, lambda: None)
+    plane.apply(PLAN)
+    plane.apply(PLAN)
+    assert log == ["applied", "cleared for 0", "cleared for 0", "applied"]
+
+
 def test_a_machine_without_the_other_modes_tools_is_served() -> None:
-    def clear(_: bool) -> Takeover:  # noqa: FBT001 - as the dataplane calls it
+    def clear(_: Plan, __: bool) -> Takeover:  # noqa: FBT001 - as the dataplane calls it
         raise HostError("iptables --version", "command not found", Reason.UNSUPPORTED)
 
     assert _TakeoverDataplane(Recorder([]), clear, lambda: None).apply(PLAN) == Applied(changes={"IPv4": 1})
@@ -147,7 +161,7 @@ def test_a_machine_without_the_other_modes_tools_is_served() -> None:
 
 def test_what_stays_of_another_mode_is_a_warning_each(caplog: pytest.LogCaptureFixture) -> None:
     stays = [HostError(f"iptables -t {table}", "a chain stays", Reason.BUSY) for table in ("nat", "filter")]
-    plane = _TakeoverDataplane(Recorder([]), lambda _: Takeover(tuple(stays)), lambda: None)
+    plane = _TakeoverDataplane(Recorder([]), lambda *_: Takeover(tuple(stays)), lambda: None)
     assert plane.apply(PLAN) == Applied(changes={"IPv4": 1})
     warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert [str(problem) in text for problem, text in zip(stays, warned, strict=True)] == [True, True]

@@ -29,10 +29,12 @@ from kproxy.proxy.backends.xtables.kernel.tools import find_tools
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
     from kproxy.linux.conntrack import Socket
     from kproxy.proxy.backends.ipvs.kernel.ipvs_messages import ListedDestination
     from kproxy.proxy.backends.ipvs.rules import Key
+    from kproxy.proxy.plan import Plan
 
 _MASQUERADE_BIT = 14
 
@@ -52,20 +54,47 @@ def leave_device(family: Family) -> None:
         device.remove_addresses(tuple(bound))
 
 
-def drain_ipvs(family: Family) -> bool:
+def drain_ipvs(plan: Plan) -> bool:
     """Withdraw the objects of ipvs mode, ours or kube-proxy's, from new connections; True while IPVS has connections of theirs.
 
+    Those that the plan of the running mode does not serve are removed: IPVS would refuse what passes the other mode's rules.
     Has no effect, and loads no module, where there are none.
     """
+    family = plan.family
     if not _has_addresses(family):
         return False
     with Ipvs() as ipvs:
         servers = _our_servers(ipvs, family)
         leave_device(family)
         IptablesChains(find_tools(family)).remove()
+        unserved = _unserved(plan, servers)
+        _release(ipvs, family, {key: servers[key] for key in unserved}, servers.keys() - unserved)
+        servers = {key: found for key, found in servers.items() if key not in unserved}
         weighted = [(key, one) for key, found in servers.items() for one in found if one.weight]
         ipvs.send(tuple(SetDestination(key, one.destination, 0, new=False) for key, one in weighted), family)
         return any(one.connections for key in servers for one in ipvs.destinations(key, family))
+
+
+def _unserved(plan: Plan, servers: _Servers) -> set[Key]:
+    """Virtual servers at whose sockets the plan has no frontend; those by mark are reached by no new connection anyway."""
+    served = {(f.address, f.port, service.protocol) for service in plan.services for f in service.frontends}
+
+    def is_served(key: AddressKey) -> bool:
+        of_node = plan.node_ports.addresses is None or key.address in plan.node_ports.addresses
+        at_node_port = of_node and (None, key.port, key.protocol) in served
+        return at_node_port or (key.address, key.port, key.protocol) in served
+
+    return {key for key in servers if isinstance(key, AddressKey) and not is_served(key)}
+
+
+def _release(ipvs: Ipvs, family: Family, unserved: _Servers, others: AbstractSet[Key]) -> None:
+    """Remove virtual servers, and the routes to addresses that no other one has."""
+    if not unserved:
+        return
+    left = {key.address for key in others if isinstance(key, AddressKey)}
+    device.remove_routes(tuple(device.routed_addresses(family) - left))
+    ipvs.send(tuple(RemoveServer(key) for key in unserved), family)
+    _end_udp_flows(family, unserved)
 
 
 def end_drain(family: Family) -> None:
