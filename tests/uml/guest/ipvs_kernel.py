@@ -36,7 +36,7 @@ from kproxy.proxy.backends.ipvs.kernel.ipvs_messages import ListedServer
 from kproxy.proxy.backends.ipvs.kernel.ipvs_socket import Ipvs
 from kproxy.proxy.backends.ipvs.names import DEVICE
 from kproxy.proxy.backends.ipvs.rules import AddressKey, Destination, Key, Server
-from kproxy.proxy.plan import Exposure, HealthCheck, Plan, PoolScope, ServicePlan
+from kproxy.proxy.plan import Exposure, HealthCheck, NodePorts, Plan, PoolScope, ServicePlan
 from tests.support.plans import frontend, plan_of, pool, service
 from tests.support.waiting import eventually
 
@@ -361,6 +361,23 @@ def test_before_another_mode_serves_the_nodes_own_connections_come_from_an_addre
         socket.create_connection(("10.96.0.1", 80), timeout=5) as client,
     ):
         assert ip_address(client.getsockname()[0]) in stays
+
+
+def test_what_the_mode_that_follows_does_not_serve_is_removed_and_the_rest_drained() -> None:
+    """IPVS would refuse who connects to a Service that is gone, or to a node port where the other mode serves none."""
+    stays, goes = web(PODS[0], node_port=30080), web(PODS[1], number=2, node_port=30081)
+    kernel().apply(plan_of(stays, goes))
+    at_node, of_one = key(NODE, 30080), {key(), key(NODE, 30080)}
+    of_the_other = {key("10.96.0.2"), key(NODE, 30081)}
+    assert servers() >= of_one | of_the_other
+    assert not find_backend("ipvs").drain(plan_of(stays)), "no connection"
+    assert servers() >= of_one
+    assert servers().isdisjoint(of_the_other)
+    assert (weights(), weights(at_node)) == ({PODS[0]: 0}, {PODS[0]: 0})
+    assert device.routed_addresses(V4) == {ip_address("10.96.0.1")}
+    elsewhere = NodePorts(addresses=(ip_address("192.0.2.8"),), localhost=False)
+    find_backend("ipvs").drain(replace(plan_of(stays), node_ports=elsewhere))
+    assert servers() == {key()}, "no address of this node is among them"
 
 
 def test_cleaning_up_leaves_nothing_of_ours_and_everything_else() -> None:
