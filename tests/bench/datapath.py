@@ -287,7 +287,7 @@ async def _served(
             client = stage.namespace(CLIENT)
             served = [Destination(live.cluster_ip, PORT, live.protocol) for live in _further(order)[::101]]
             await _all_answer(connector, client, served, order.patience)
-            await stage.still(tree)
+            await stage.still(tree, order.patience)  # a proxy that answers may have rules to write yet
             destinations = await _destinations(order, stage, directory)
             if crowd:
                 destinations[CROWD] = Destination(crowd.service.cluster_ip, PORT)

@@ -100,9 +100,9 @@ class Stage:
             attempt += 1
             await asyncio.sleep(every)
 
-    async def still(self, tree: Tree) -> float:
-        """Wait until the proxy uses no CPU; returns its CPU seconds so far."""
-        deadline = time.monotonic() + _STILL_WITHIN
+    async def still(self, tree: Tree, within: float = _STILL_WITHIN) -> float:
+        """Wait until the proxy uses no CPU, or ``within`` seconds; returns its CPU seconds so far."""
+        deadline = time.monotonic() + within
         used, since = tree.cpu(), time.monotonic()
         while (now := time.monotonic()) < min(since + _STILL, deadline):
             await asyncio.sleep(_STILL / 5)
