@@ -47,6 +47,14 @@ MEMBERS = {
 """Of each type one member, as the ``ipset`` tool prints it."""
 
 
+def test_all_sets_are_listed_by_name() -> None:
+    assert ipsets.list_set_names() == frozenset()
+    ipsets.create_missing_sets(Family.IPV4)
+    host.run_tool(("ipset", "create", "FOREIGN", "hash:ip"))
+    assert ipsets.list_set_names() == frozenset(host.run_tool(("ipset", "list", "-name")).split())
+    assert "FOREIGN" in ipsets.list_set_names()
+
+
 @pytest.mark.parametrize("family", Family)
 def test_members_of_each_type_are_what_the_tool_reads(family: Family) -> None:
     ipsets.create_missing_sets(family)

@@ -9,16 +9,20 @@ from __future__ import annotations
 import struct
 from ipaddress import ip_address
 
-from kproxy.linux.netlink import NetlinkFlag, attribute, nested, netfilter_header
+from kproxy.linux.netlink import NetlinkFlag, attribute, attributes, nested, netfilter_header
 from kproxy.model.network import Address, Family
 from kproxy.proxy.backends.ipvs.names import SetType, set_name
 from kproxy.proxy.backends.ipvs.rules import Member
 
 NetlinkRequest = tuple[int, NetlinkFlag, bytes]
 
-_SUBSYSTEM, _ADD, _DELETE = 6 << 8, 9, 10
+_SUBSYSTEM, _LIST, _ADD, _DELETE = 6 << 8, 7, 9, 10
 _VERSION = b"\x06"
-_PROTOCOL, _NAME, _DATA = 1, 2, 7
+_PROTOCOL, _NAME, _FLAGS, _DATA = 1, 2, 6, 7
+_NAMES_ALONE = 1 << 1
+"""IPSET_FLAG_LIST_SETNAME."""
+
+_NFGENMSG_SIZE = 4
 _IP, _PORT, _L4_PROTOCOL, _IP2, _CIDR2, _SKB_MARK = 1, 4, 7, 20, 21, 27
 _NETWORK_ORDER = 0x4000
 _NUMBERS = {"tcp": 6, "udp": 17, "sctp": 132}
@@ -35,6 +39,17 @@ def encode_member(member: Member, family: Family, *, add: bool) -> NetlinkReques
     name = attribute(_NAME, set_name(member.set, family).encode() + b"\0")
     body = netfilter_header(_AF_INET) + attribute(_PROTOCOL, _VERSION) + name + data
     return _SUBSYSTEM | (_ADD if add else _DELETE), NetlinkFlag(0), body
+
+
+def encode_list_of_names() -> tuple[int, bytes]:
+    """Type and body of the query for the names of all sets, to be sent as a dump."""
+    flags = attribute(_FLAGS | _NETWORK_ORDER, struct.pack(">I", _NAMES_ALONE))
+    return _SUBSYSTEM | _LIST, netfilter_header(_AF_INET) + attribute(_PROTOCOL, _VERSION) + flags
+
+
+def decode_name(payload: memoryview) -> str:
+    """Name of a set in a reply."""
+    return bytes(attributes(payload[_NFGENMSG_SIZE:])[_NAME]).rstrip(b"\0").decode()
 
 
 def _element(kind: SetType, text: str) -> list[bytes]:

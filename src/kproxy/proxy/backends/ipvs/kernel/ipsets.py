@@ -1,4 +1,4 @@
-"""The ipsets of one family: made, read and destroyed by the ``ipset`` tool, their members changed by netlink.
+"""The ipsets of one family: made, read and destroyed by the ``ipset`` tool, their members changed, and their names listed, by netlink.
 
 All failures are `kproxy.linux.host.HostError`.
 """
@@ -65,7 +65,10 @@ def read_members(family: Family) -> set[Member]:
 
 def list_set_names() -> frozenset[str]:
     """The names of all existing sets."""
-    return frozenset(host.run_tool(("ipset", "list", "-name")).split())
+    with Netlink(NETLINK_NETFILTER) as netlink:
+        return frozenset(
+            map(ipset_messages.decode_name, netlink.dump(*ipset_messages.encode_list_of_names()))
+        )
 
 
 def destroy_sets(family: Family) -> None:
