@@ -31,13 +31,13 @@ _SCHEDULER = re.compile(r"[\w-]{0,15}", re.ASCII)
 LOG_FORMATS = ("text", "json")
 
 MAX_INT32 = 2**31 - 1
+"""Largest integer of the API, which has 32 bits."""
+
 MOST_WORKERS = 64
 """Largest number of the relay's workers: more than processors serve nobody."""
 
 MOST_AFFINITY_CLIENTS = 1 << 24
 """Largest number of clients that nftables mode remembers: the kernel allocates 16 bytes for each of them beforehand."""
-
-"""Largest integer of the API, which has 32 bits."""
 
 PREVIOUS_VERSION = "1.35"
 """Release before the one whose metrics are implemented here."""
