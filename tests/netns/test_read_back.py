@@ -139,6 +139,12 @@ def test_connection_tracking() -> None:
     assert tracked() == listed(flows) == meant
     assert conntrack.delete_flows(flow for flow in flows if flow.destination[1] == 5301) == 1
     assert tracked() == {flow for flow in meant if flow[0][1] != 5301}
+    second, third = ((ip_address("127.0.0.1"), client.getsockname()[1]) for client in clients[1:])
+    nobody = (ip_address("127.0.0.9"), 9)
+    conntrack.delete_flows_answered_by((ip_address("127.0.0.1"), port), [nobody, second])
+    assert tracked() == {flow for flow in meant if flow[0][1] == port}
+    conntrack.delete_flows_answered_by((ip_address("127.0.0.1"), port), [third])
+    assert tracked() == set()
     for one in (*clients, server):
         one.close()
 

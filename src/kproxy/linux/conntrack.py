@@ -18,7 +18,7 @@ from kproxy.linux import host
 from kproxy.linux.host import HostError, Reason
 from kproxy.linux.netlink import NetlinkFlag, attribute, attributes, nested, netfilter_header
 from kproxy.linux.netlink_socket import NETLINK_NETFILTER, Netlink, NetlinkError
-from kproxy.model.network import Address, Family
+from kproxy.model.network import Address, Family, family_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -120,6 +120,11 @@ def delete_flows(flows: Iterable[UdpFlow]) -> int:
     requests = [
         (_DELETE, NetlinkFlag(0), netfilter_header(_ADDRESS_FAMILY[f.family]) + f.handle) for f in flows
     ]
+    return _delete(requests)
+
+
+def _delete(requests: list[tuple[int, NetlinkFlag, bytes]]) -> int:
+    """Send requests to delete entries, and return how many were there."""
     if not requests:
         return 0
     with Netlink(NETLINK_NETFILTER) as netlink:
@@ -128,6 +133,29 @@ def delete_flows(flows: Iterable[UdpFlow]) -> int:
     if refused is not None:
         raise NetlinkError("delete conntrack entry", refused)
     return results.count(0)
+
+
+def delete_flows_answered_by(answering: Socket, clients: Iterable[Socket]) -> None:
+    """Delete the UDP entries whose replies go from a socket of this node to these clients; one that is not there is none."""
+    family = family_of(answering[0])
+    header = netfilter_header(_ADDRESS_FAMILY[family])
+    requests = [
+        (_DELETE, NetlinkFlag(0), header + nested(_TUPLE_REPLY, _udp_tuple(family, answering, client)))
+        for client in clients
+    ]
+    _delete(requests)
+
+
+def _udp_tuple(family: Family, source: Socket, destination: Socket) -> bytes:
+    addresses = attribute(_SOURCE[family], source[0].packed) + attribute(
+        _DESTINATION[family], destination[0].packed
+    )
+    ports = (
+        attribute(_PROTOCOL_NUMBER, bytes([socket.IPPROTO_UDP])),
+        attribute(_PROTOCOL_SOURCE_PORT, _PORT.pack(source[1])),
+        attribute(_PROTOCOL_DESTINATION_PORT, _PORT.pack(destination[1])),
+    )
+    return nested(_TUPLE_IP, addresses) + nested(_TUPLE_PROTOCOL, *ports)
 
 
 def _only_udp() -> bytes:

@@ -78,7 +78,10 @@ def test_the_map_for_programs_is_the_map_for_people() -> None:
     reported = json.loads(coverage.coverage_json())["behaviours"]
     assert list(reported) == list(BEHAVIOURS)
     assert reported["cip.udp.dnat"]["clauses"] == ["protocol.udp.served"]
-    assert reported["ct.udp.last-endpoint"]["cases"] == ["conntrack.udp-is-refused-when-nobody-is-left"]
+    assert reported["ct.udp.last-endpoint"]["cases"] == [
+        "conntrack.udp-is-refused-when-nobody-is-left",
+        "conntrack.udp-refused-where-no-endpoint-is-left",
+    ]
 
 
 # --------------------------------------------------------------------------- reports

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kproxy.conformance.case import (
     DROPPED,
+    REJECTED,
     SAME_ENDPOINT,
     Apply,
     Backend,
@@ -149,8 +150,43 @@ UDP_STAYS_WHILE_ITS_ENDPOINT_SERVES = case(
     features={Feature.TERMINATING_ENDPOINTS},
 )
 
+NONE_LEFT = "conntrack.udp.not-to-dead-endpoint-when-none-left"
+
+UDP_REFUSED_WHERE_NO_ENDPOINT_IS_LEFT = case(
+    "conntrack.udp-refused-where-no-endpoint-is-left",
+    "A flow stays with an endpoint that serves though it is not ready; once only another one serves so, it is refused like a new one.",
+    Apply(DNS),
+    Open(flow="old", sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
+    Apply(DNS.replace(backends=(Backend(on="a1", ready=False, serving=True),))),
+    Probe(sender=pod("b2"), to=DNS.cluster_ip, expect=REJECTED, clauses=(change.READINESS, change.EMPTIED)),
+    Send(flow="old", expect=SAME_ENDPOINT, clauses=(SERVES_ON,)),
+    Apply(
+        DNS.replace(
+            backends=(
+                Backend(on="a1", ready=False, serving=False),
+                Backend(on="b1", ready=False, serving=True),
+            )
+        )
+    ),
+    Send(flow="old", expect=REJECTED, clauses=(NONE_LEFT,)),
+    Apply(DNS.replace(backends=(Backend(on="b1"),))),
+    Send(flow="old", expect=delivered_to("b1"), clauses=("conntrack.udp.served-after-first-endpoint",)),
+    clauses=POD_CLAUSES
+    | DATAGRAMS
+    | {
+        "change.readiness.followed",
+        change.EMPTIED,
+        "conntrack.udp.served-after-first-endpoint",
+        "endpoints.none.rejected",
+        "endpoints.not-serving.never-used",
+        SERVES_ON,
+        NONE_LEFT,
+    },
+)
+
 CASES: tuple[Case, ...] = (
     UDP_STAYS_WHEN_POLICIES_CHANGE,
     UDP_STAYS_WHERE_POLICY_LEAVES_NOTHING,
     UDP_STAYS_WHILE_ITS_ENDPOINT_SERVES,
+    UDP_REFUSED_WHERE_NO_ENDPOINT_IS_LEFT,
 )

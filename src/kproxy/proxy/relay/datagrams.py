@@ -2,16 +2,21 @@
 
 A flow keeps its endpoint while that one serves and the client sends (``conntrack.udp.stays-on-policy-change``); after `IDLE_SECONDS` without a
 datagram it is forgotten.  An endpoint that refuses (ICMP port unreachable) before it has answered is replaced, and the datagram
-is sent again to the next one.  Called by `kproxy.proxy.relay.relay` in its thread only; blocks nowhere.
+is sent again to the next one.  A socket without endpoints is kept for the flows that it has; a client without one is left to the rules
+again.  Called by `kproxy.proxy.relay.relay` in its thread only; blocks nowhere.
 """
 
 from __future__ import annotations
 
+import logging
 import select
 import socket
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
+from kproxy.linux.conntrack import delete_flows_answered_by
+from kproxy.linux.host import HostError
 from kproxy.proxy.relay.choice import attempts
 from kproxy.proxy.relay.dialing import dial, source_for
 
@@ -27,6 +32,8 @@ IDLE_SECONDS = 120.0
 
 MAX_FLOWS = 4096
 """Flows of one port; one more ends the one that was idle longest."""
+
+log = logging.getLogger(__name__)
 
 _LARGEST = 1 << 16
 _BATCH = 64
@@ -112,8 +119,11 @@ class DatagramPort:
         Clause ``conntrack.udp.moves-off-removed-endpoint``.
         """
         serving = self._chooser.port.serving
-        for client in [client for client, flow in self._flows.items() if flow.endpoint not in serving]:
+        ended = [client for client, flow in self._flows.items() if flow.endpoint not in serving]
+        for client in ended:
             self._end(client)
+        if not self._chooser.port.endpoints:
+            self._untrack(*ended)
 
     def offer_flows(self) -> None:
         """Let other sockets of the service port take over the flows, as a frontend that led here leads to another."""
@@ -199,6 +209,17 @@ class DatagramPort:
             else:
                 return
         self._end(client)
+        if not self._chooser.port.endpoints:
+            self._untrack(client)
+
+    def _untrack(self, *clients: _Client) -> None:
+        """Have the rules decide about the clients' next datagrams: connection tracking leads them here, where nothing is chosen."""
+        address, number, *_ = self._listener.getsockname()
+        sockets = [(ip_address(client), port) for client, port, *_ in clients]
+        try:
+            delete_flows_answered_by((ip_address(address), number), sockets)
+        except HostError as error:
+            log.warning("relay: clients of %s:%d meet silence: %s", address, number, error)
 
     def _connect(self, client: _Client, flow: Flow) -> socket.socket:
         endpoint = flow.endpoint = self._chooser.choose(client[0], self._loop.now(), flow.tried)
