@@ -95,6 +95,17 @@ def attributes(data: memoryview) -> dict[int, memoryview]:
     return found
 
 
+def attributes_before(data: memoryview, kind: int) -> memoryview:
+    """The attributes in front of the first one of a type, as they came; all where there is none."""
+    offset = 0
+    while offset + _ATTRIBUTE.size <= len(data):
+        length, found = _ATTRIBUTE.unpack_from(data, offset)
+        if length < _ATTRIBUTE.size or found & _TYPE_MASK == kind:
+            return data[:offset]
+        offset += (length + 3) & ~3
+    return data
+
+
 def error_number(payload: memoryview) -> int:
     """The errno of an `NLMSG_ERROR` payload, 0 for an acknowledgement."""
     return -int(_ERRNO.unpack_from(payload)[0])

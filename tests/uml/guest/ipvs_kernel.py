@@ -35,7 +35,7 @@ from kproxy.proxy.backends.ipvs.kernel import (
 from kproxy.proxy.backends.ipvs.kernel.ipvs_messages import ListedServer
 from kproxy.proxy.backends.ipvs.kernel.ipvs_socket import Ipvs
 from kproxy.proxy.backends.ipvs.names import DEVICE
-from kproxy.proxy.backends.ipvs.rules import AddressKey, Destination, Key, Server
+from kproxy.proxy.backends.ipvs.rules import PERSISTENT, AddressKey, Destination, Key, Server
 from kproxy.proxy.plan import Exposure, HealthCheck, NodePorts, Plan, PoolScope, ServicePlan
 from tests.support.plans import frontend, plan_of, pool, service
 from tests.support.waiting import eventually
@@ -310,7 +310,7 @@ def test_node_ports_are_served_at_an_address_that_came_and_no_more_at_one_that_w
         assert servers() & {came} == expected
 
 
-def test_a_look_finds_virtual_servers_and_destinations_that_are_gone() -> None:
+def test_a_look_finds_virtual_servers_and_destinations_that_are_gone_or_changed() -> None:
     machine = kernel()
     plan = plan_of(web(PODS[0], node_port=30080))
     machine.apply(plan)
@@ -320,6 +320,10 @@ def test_a_look_finds_virtual_servers_and_destinations_that_are_gone() -> None:
     put(RemoveServer(key()))
     assert f"virtual server {key()}" in machine.find_drift()
     mended(machine, plan)
+    for other in (Server("wrr", 0, None), Server("rr", PERSISTENT, 300)):
+        put(SetServer(key(), other, new=False))
+        assert machine.find_drift() == (f"virtual server {key()}",)
+        mended(machine, plan)
 
 
 def test_a_virtual_server_that_one_list_lacks_is_no_drift(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple
 
-from kproxy.linux.netlink import NetlinkFlag, attribute, attributes, nested
+from kproxy.linux.netlink import NetlinkFlag, attribute, attributes, attributes_before, nested
 from kproxy.model.network import Address, Family, Protocol
 from kproxy.proxy.backends.ipvs.diff import (
     IpvsCommand,
@@ -29,7 +29,7 @@ SET_CONFIG = 12
 HEADER_SIZE = 4
 
 _SERVICE, _DESTINATION, _TIMEOUT_TCP, _TIMEOUT_TCP_FIN, _TIMEOUT_UDP = 1, 2, 4, 5, 6
-_FAMILY, _PROTOCOL, _ADDRESS, _PORT, _MARK, _SCHEDULER, _FLAGS, _TIMEOUT, _NETMASK = range(1, 10)
+_FAMILY, _PROTOCOL, _ADDRESS, _PORT, _MARK, _SCHEDULER, _FLAGS, _TIMEOUT, _NETMASK, _STATISTICS = range(1, 11)
 _D_ADDRESS, _D_PORT, _D_METHOD, _D_WEIGHT, _D_UPPER, _D_LOWER, _D_ACTIVE, _D_INACTIVE = range(1, 9)
 _D_FAMILY = 11
 _HASHED = 0x2
@@ -97,6 +97,15 @@ def encode_timeouts(tcp: int, tcp_fin: int, udp: int) -> bytes:
 def encode_destinations_query(key: Key, family: Family) -> bytes:
     """Body of the query for a virtual server's destinations."""
     return generic_netlink_message(GET_DESTINATION, nested(_SERVICE, *_key(key, family)))
+
+
+def without_statistics(payload: memoryview) -> bytes:
+    """A virtual server's reply without its counters, which come last (ip_vs_ctl.c: ip_vs_genl_fill_service).
+
+    Equal ones are the same for `decode_server`.
+    """
+    service = attributes(payload[HEADER_SIZE:])[_SERVICE]
+    return bytes(attributes_before(service, _STATISTICS))
 
 
 def decode_server(payload: memoryview, family: Family) -> ListedServer | None:

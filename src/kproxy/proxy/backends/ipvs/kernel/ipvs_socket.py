@@ -32,6 +32,7 @@ class Ipvs(Netlink):
         """Open the socket; the kernel loads its IPVS module if needed."""
         super().__init__(_GENERIC)
         self.sent = 0
+        self._decoded: dict[tuple[Family, bytes], ListedServer | None] = {}
         self._kind = self._find()
 
     def close(self) -> None:
@@ -61,11 +62,13 @@ class Ipvs(Netlink):
         self._send_one("set the timeouts of IPVS", ipvs_messages.encode_timeouts(tcp, tcp_fin, udp))
 
     def servers(self, family: Family) -> list[ListedServer]:
-        """All virtual servers of the family, those of other programs too."""
+        """All virtual servers of the family, those of other programs too; what is as in the list before is not decoded again."""
         self.sent += 1
-        answers = self.dump(self._kind, ipvs_messages.generic_netlink_message(ipvs_messages.GET_SERVICE))
-        decoded = (ipvs_messages.decode_server(answer, family) for answer in answers)
-        return [found for found in decoded if found is not None]
+        known, self._decoded = self._decoded, {}
+        for answer in self.dump(self._kind, ipvs_messages.generic_netlink_message(ipvs_messages.GET_SERVICE)):
+            key = family, ipvs_messages.without_statistics(answer)
+            self._decoded[key] = known[key] if key in known else ipvs_messages.decode_server(answer, family)
+        return [found for found in self._decoded.values() if found is not None]
 
     def destinations(self, key: Key, family: Family) -> list[ListedDestination]:
         """The destinations of a virtual server."""
