@@ -101,6 +101,7 @@ class DatagramPort:
         self._listener, self._chooser, self._loop = listener, chooser, loop
         self.number: int = listener.getsockname()[1]
         self._flows: dict[_Client, Flow] = {}
+        self._refusal_logged = False
         loop.watch(listener, select.EPOLLIN, self._receive)
 
     @property
@@ -219,7 +220,9 @@ class DatagramPort:
         try:
             delete_flows_answered_by((ip_address(address), number), sockets)
         except HostError as error:
-            log.warning("relay: clients of %s:%d meet silence: %s", address, number, error)
+            if not self._refusal_logged:  # else a line for each datagram
+                log.warning("relay: clients of %s:%d meet silence: %s", address, number, error)
+            self._refusal_logged = True
 
     def _connect(self, client: _Client, flow: Flow) -> socket.socket:
         endpoint = flow.endpoint = self._chooser.choose(client[0], self._loop.now(), flow.tried)

@@ -8,14 +8,17 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
 import msgspec
 import pytest
 
+from kproxy.linux.conntrack import Socket
+from kproxy.linux.host import HostError, Reason
 from kproxy.model.network import Protocol
 from kproxy.proxy.plan import PoolScope
+from kproxy.proxy.relay import datagrams
 from kproxy.proxy.relay.relay import LocalRelay
 from kproxy.proxy.relay.table import RelayEndpoint, RelayPort
 from kproxy.proxy.relay.wire import FindSocket
@@ -400,6 +403,37 @@ def test_a_socket_without_endpoints_serves_the_flows_that_it_has_and_no_others(
         relay.update((port,))
         late.send(b"z")
         assert late.recv(100) == b"1z", "its first datagram was lost"
+
+
+def test_entries_that_cannot_be_deleted_are_logged_once(
+    relay: LocalRelay, servers: Servers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not for each datagram that a client sends to a socket where nothing is chosen; the flow that is there goes on."""
+    clients: list[Socket] = []
+
+    def refuse(_: Socket, sockets: Iterable[Socket]) -> None:
+        clients.extend(sockets)
+        raise HostError("delete conntrack entry", "Operation not permitted", Reason.OTHER)
+
+    monkeypatch.setattr(datagrams, "delete_flows_answered_by", refuse)
+    port = _udp_port(servers.udp(b"1"))
+    relay.update((port,))
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as held,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as late,
+    ):
+        for client in (held, late):
+            client.connect((port.address, port.port))
+            client.settimeout(8)
+        assert _exchange(held) == b"1x"
+        relay.update((msgspec.structs.replace(port, endpoints=()),))
+        late.send(b"x")
+        late.send(b"x")
+        _settled(lambda: len(clients) == 2)
+        assert _exchange(held) == b"1x"
+        assert {number for _, number in clients} == {late.getsockname()[1]}
+    assert len(caplog.messages) == 1
+    assert "meet silence" in caplog.text
 
 
 def test_ports_that_are_open_keep_their_endpoints_until_they_are_served_anew(
