@@ -13,7 +13,7 @@ from kproxy.lab import namespaces
 from kproxy.lab.namespaces import Namespace
 from kproxy.linux import node_addresses as module
 from kproxy.linux.netlink_socket import Netlink
-from kproxy.linux.node_addresses import AddressMonitor, LocalAddresses, device_addresses, list_addresses
+from kproxy.linux.node_addresses import AddressMonitor, LocalAddresses, list_addresses
 from kproxy.model.network import Address, Family
 from tests.support.waiting import eventually
 
@@ -57,8 +57,8 @@ def change(namespace: Namespace, family: Family) -> Change:
 @pytest.mark.usefixtures("change")
 def test_those_of_the_service_device_are_distinguished(family: Family) -> None:
     assert list_addresses(family, DEVICE) == LocalAddresses((OWN[family],), frozenset({OF_SERVICES[family]}))
-    assert device_addresses(family, DEVICE) == {OF_SERVICES[family]}
-    assert device_addresses(family, "other0") == frozenset()
+    assert AddressMonitor(family, DEVICE).on_device() == {OF_SERVICES[family]}
+    assert AddressMonitor(family, "other0").on_device() == frozenset()
     assert AddressMonitor(family, DEVICE).current() == (OWN[family],)
     assert set(AddressMonitor(family, "other0").current()) == {OWN[family], OF_SERVICES[family]}
 
@@ -91,6 +91,26 @@ def test_nothing_is_listed_again_while_no_address_of_the_node_changes(
     change("add", CAME[family], "uplink")
     assert eventually(lambda: followed.current() is not before)
     assert lists == [family], "positive control"
+
+
+def test_the_service_devices_are_listed_again_when_one_of_them_changes_and_only_then(
+    family: Family, change: Change, namespace: Namespace
+) -> None:
+    followed = AddressMonitor(family, DEVICE)
+    before = followed.on_device()
+    change("del", OWN[family], "uplink")
+    assert followed.on_device() is before == {OF_SERVICES[family]}
+    change("add", CAME[family], DEVICE)
+    assert eventually(lambda: followed.on_device() == {OF_SERVICES[family], CAME[family]})
+    change("del", OF_SERVICES[family], DEVICE)
+    assert followed.on_device() == {CAME[family]}
+    namespace.run(("ip", "link", "del", DEVICE))
+    assert followed.on_device() == frozenset()
+    namespace.run(("ip", "link", "add", DEVICE, "type", "bridge"))
+    assert followed.on_device() == frozenset()
+    change("add", OF_SERVICES[family], DEVICE)
+    assert eventually(lambda: followed.on_device() == {OF_SERVICES[family]})
+    assert followed.current() == ()
 
 
 @pytest.mark.usefixtures("change")

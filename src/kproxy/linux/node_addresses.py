@@ -52,13 +52,14 @@ class LocalAddresses(NamedTuple):
 
 
 class AddressMonitor:
-    """The node's addresses of one family; a query costs one system call while no address changes."""
+    """Addresses of one family, the node's and the service device's; a query costs one system call while none of them changes."""
 
     def __init__(self, family: Family, device: str) -> None:
         """``device``: name of the interface whose addresses are not the node's; it need not exist."""
         self._family, self._device = family, device
         self._listener = MulticastListener(socket.NETLINK_ROUTE, _LINK_GROUP, _GROUPS[family])
-        self._known: tuple[Address, ...] | None = None
+        self._node: tuple[Address, ...] | None = None
+        self._on_device: frozenset[Address] | None = None
         self._index: int | None = None
 
     def fileno(self) -> int:
@@ -67,24 +68,34 @@ class AddressMonitor:
 
     def current(self) -> tuple[Address, ...]:
         """The node's addresses now; the same tuple object until the kernel reports a change."""
-        if self._changed() or self._known is None:
-            self._known = None  # cleared first: should reading fail, the next call reads again
-            self._known = self._read()
-        return self._known
+        self._discard_changed()
+        if self._node is None:
+            self._node = self._read()
+        return self._node
 
-    def _changed(self) -> bool:
-        """True if the kernel reported a change since the last call, or dropped notifications."""
+    def on_device(self) -> frozenset[Address]:
+        """The service device's addresses now, none where it does not exist; the same object until the kernel reports a change."""
+        self._discard_changed()
+        if self._on_device is None:
+            self._on_device = self._read_device()
+        return self._on_device
+
+    def _discard_changed(self) -> None:
+        """Discard what the kernel has reported a change of since the last call, all if it dropped notifications: it is read again."""
         received = self._listener.receive()
         if received is None:
-            return True
-        return any(self._is_relevant(message) for data in received for message in messages(data))
+            self._node = self._on_device = None
+            return
+        for message in (message for data in received for message in messages(data)):
+            if message.type in _ADDRESSES and _index_of_address(message.payload) == self._index:
+                self._on_device = None
+            elif message.type in _ADDRESSES:
+                self._node = None
+            elif message.type in _LINKS and self._is_device(message):
+                self._node = self._on_device = None
 
-    def _is_relevant(self, message: Message) -> bool:
-        """True if a notification is about an address of the node, or about the device itself."""
-        if message.type in _ADDRESSES:
-            return _index_of_address(message.payload) != self._index
-        if message.type not in _LINKS:
-            return False
+    def _is_device(self, message: Message) -> bool:
+        """True if a notification of an interface is about the device."""
         index = _LINK_HEADER.unpack_from(message.payload)[2]
         name = attributes(message.payload[_LINK_HEADER.size :]).get(_IFLA_NAME, memoryview(b""))
         return index == self._index or bytes(name).rstrip(b"\0").decode(errors="replace") == self._device
@@ -94,22 +105,20 @@ class AddressMonitor:
             self._index = netlink.interface_index(self._device)
             return _read(netlink, self._family, self._index).node
 
+    def _read_device(self) -> frozenset[Address]:
+        """A kernel since 4.20 lists the addresses of no other interface for that."""
+        with _StrictSocket(socket.NETLINK_ROUTE) as netlink:
+            number = self._index = netlink.interface_index(self._device)
+            if number is None:
+                return frozenset()
+            listed = _dump_addresses(netlink, self._family, number)
+            return frozenset(address for index, address in listed if index == number)
+
 
 def list_addresses(family: Family, device: str) -> LocalAddresses:
     """The node's and the device's addresses, read with one RTM_GETADDR dump."""
     with Netlink(socket.NETLINK_ROUTE) as netlink:
         return _read(netlink, family, netlink.interface_index(device))
-
-
-def device_addresses(family: Family, device: str) -> frozenset[Address]:
-    """Addresses of one interface, none where it does not exist; a kernel since 4.20 lists no others for that."""
-    with _StrictSocket(socket.NETLINK_ROUTE) as netlink:
-        number = netlink.interface_index(device)
-        if number is None:
-            return frozenset()
-        return frozenset(
-            address for index, address in _dump_addresses(netlink, family, number) if index == number
-        )
 
 
 class _StrictSocket(Netlink):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from kproxy.linux.conntrack import invalid_drops
-from kproxy.linux.node_addresses import AddressMonitor, device_addresses, list_addresses
+from kproxy.linux.node_addresses import AddressMonitor, list_addresses
 from kproxy.model.network import (
     Address,
     Family,
@@ -160,7 +160,7 @@ class IpvsKernel:
         if self._last_applied is None or not thorough:
             return ()
         self._remove_drained(tuple(self._draining))
-        node, bound = self._addresses.current(), device_addresses(self._family, DEVICE)
+        node, bound = self._addresses.current(), self._addresses.on_device()
         names = ipsets.list_set_names()
         return (
             *self._unchanged.missing(self._missing_hooks),
