@@ -106,7 +106,7 @@ MUTANTS = (
     in_ipvs(
         "ipvs.node-addresses-of-the-start",
         "Addresses that come and go on other interfaces are not noticed.",
-        Patch("kproxy.linux.node_addresses:AddressMonitor._changed", answering(value=False)),
+        Patch("kproxy.linux.node_addresses:AddressMonitor._discard_changed", answering(value=None)),
         clauses="node-port.addresses.gained.served",
         needs_kernel=True,
     ),
