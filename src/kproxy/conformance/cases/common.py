@@ -25,6 +25,8 @@ DATAGRAMS = {"protocol.udp.served"}
 ANYWHERE = {"node-port.every-node.served"}
 UNRELATED = "conntrack.unrelated.untouched"
 MOVES = "conntrack.udp.moves-off-removed-endpoint"
+STARTS = "conntrack.udp.served-after-first-endpoint"
+NONE_LEFT = "conntrack.udp.not-to-dead-endpoint-when-none-left"
 LOCAL_ENDPOINTS_REPORTED = "health-check.local-endpoints.told"
 
 UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)

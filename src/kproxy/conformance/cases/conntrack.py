@@ -33,7 +33,16 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import change
-from kproxy.conformance.cases.common import DATAGRAMS, FROM_B1, MOVES, POD_CLAUSES, UDP_PORT, UNRELATED
+from kproxy.conformance.cases.common import (
+    DATAGRAMS,
+    FROM_B1,
+    MOVES,
+    NONE_LEFT,
+    POD_CLAUSES,
+    STARTS,
+    UDP_PORT,
+    UNRELATED,
+)
 from kproxy.model.network import Protocol
 
 LOCAL = Policy.LOCAL
@@ -45,8 +54,6 @@ EVERY_KIND = {
     "external-ip.reaches-ready-endpoint",
     "masquerade.external-policy-cluster.rewritten",
 }
-STARTS = "conntrack.udp.served-after-first-endpoint"
-
 DNS = service("dns", "a1", ports=UDP_PORT)
 MOVED = service("dns", "b1", ports=UDP_PORT)
 ON_A = delivered_to("a1", source=MASQUERADED)
@@ -225,8 +232,6 @@ UDP_IS_SERVED_WHEN_ITS_SERVICE_RETURNS = case(
     features=EXPOSED,
     regressions={"R007"},
 )
-
-NONE_LEFT = "conntrack.udp.not-to-dead-endpoint-when-none-left"
 
 UDP_IS_REFUSED_WHEN_NOBODY_IS_LEFT = case(
     "conntrack.udp-is-refused-when-nobody-is-left",

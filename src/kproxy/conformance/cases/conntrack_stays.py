@@ -25,7 +25,15 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import change
-from kproxy.conformance.cases.common import DATAGRAMS, FROM_B1, MOVES, POD_CLAUSES, UDP_PORT
+from kproxy.conformance.cases.common import (
+    DATAGRAMS,
+    FROM_B1,
+    MOVES,
+    NONE_LEFT,
+    POD_CLAUSES,
+    STARTS,
+    UDP_PORT,
+)
 
 LOCAL = Policy.LOCAL
 
@@ -150,8 +158,6 @@ UDP_STAYS_WHILE_ITS_ENDPOINT_SERVES = case(
     features={Feature.TERMINATING_ENDPOINTS},
 )
 
-NONE_LEFT = "conntrack.udp.not-to-dead-endpoint-when-none-left"
-
 UDP_REFUSED_WHERE_NO_ENDPOINT_IS_LEFT = case(
     "conntrack.udp-refused-where-no-endpoint-is-left",
     "A flow stays with an endpoint that serves though it is not ready; once only another one serves so, it is refused like a new one.",
@@ -170,13 +176,13 @@ UDP_REFUSED_WHERE_NO_ENDPOINT_IS_LEFT = case(
     ),
     Send(flow="old", expect=REJECTED, clauses=(NONE_LEFT,)),
     Apply(DNS.replace(backends=(Backend(on="b1"),))),
-    Send(flow="old", expect=delivered_to("b1"), clauses=("conntrack.udp.served-after-first-endpoint",)),
+    Send(flow="old", expect=delivered_to("b1"), clauses=(STARTS,)),
     clauses=POD_CLAUSES
     | DATAGRAMS
     | {
         "change.readiness.followed",
         change.EMPTIED,
-        "conntrack.udp.served-after-first-endpoint",
+        STARTS,
         "endpoints.none.rejected",
         "endpoints.not-serving.never-used",
         SERVES_ON,

@@ -214,7 +214,10 @@ class DatagramPort:
             self._untrack(client)
 
     def _untrack(self, *clients: _Client) -> None:
-        """Have the rules decide about the clients' next datagrams: connection tracking leads them here, where nothing is chosen."""
+        """Have the rules decide about the clients' next datagrams: connection tracking leads them here, where nothing is chosen.
+
+        Clause ``conntrack.udp.not-to-dead-endpoint-when-none-left``.
+        """
         address, number, *_ = self._listener.getsockname()
         sockets = [(ip_address(client), port) for client, port, *_ in clients]
         try:

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 import msgspec
 import pytest
@@ -384,13 +384,7 @@ def test_a_socket_without_endpoints_serves_the_flows_that_it_has_and_no_others(
     first = servers.udp(b"1")
     port = _udp_port(first)
     kept = msgspec.structs.replace(port, endpoints=())
-    with (
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as held,
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as late,
-    ):
-        for client in (held, late):
-            client.connect((port.address, port.port))
-            client.settimeout(8)
+    with _clients_of(port, 2) as (held, late):
         relay.update((port,))
         held.send(b"x")
         assert held.recv(100) == b"1x"
@@ -418,13 +412,7 @@ def test_entries_that_cannot_be_deleted_are_logged_once(
     monkeypatch.setattr(datagrams, "delete_flows_answered_by", refuse)
     port = _udp_port(servers.udp(b"1"))
     relay.update((port,))
-    with (
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as held,
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as late,
-    ):
-        for client in (held, late):
-            client.connect((port.address, port.port))
-            client.settimeout(8)
+    with _clients_of(port, 2) as (held, late):
         assert _exchange(held) == b"1x"
         relay.update((msgspec.structs.replace(port, endpoints=()),))
         late.send(b"x")
@@ -449,6 +437,19 @@ def test_ports_that_are_open_keep_their_endpoints_until_they_are_served_anew(
         assert _exchange(client) == b"1x"
         relay.serve([changed])
         assert _exchange(client) == b"2x"
+
+
+@contextmanager
+def _clients_of(port: RelayPort, count: int) -> Iterator[list[socket.socket]]:
+    """Clients of a UDP port."""
+    with ExitStack() as stack:
+        clients = [
+            stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) for _ in range(count)
+        ]
+        for client in clients:
+            client.connect((port.address, port.port))
+            client.settimeout(8)
+        yield clients
 
 
 def _udp_port(
