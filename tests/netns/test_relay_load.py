@@ -103,16 +103,16 @@ def go_on(with_it: subprocess.Popen[bytes]) -> dict[str, Any]:
 
 
 def workers_of(node: Namespace) -> list[int]:
-    """Processes of the relay inside, the parent first."""
+    """Processes of the relay inside, the parent first: its number may be the highest, where the kernel begins anew with low ones."""
     inside = Path(node.path).stat().st_ino
-    found = []
-    for entry in sorted(Path("/proc").glob("[0-9]*"), key=lambda each: int(each.name)):
+    parents = {}
+    for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if WORKER.encode() in (entry / "cmdline").read_bytes() and (
                 (entry / "ns/net").stat().st_ino == inside
             ):
-                found.append(int(entry.name))
-    return found
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    return sorted(parents, key=lambda process: (parents[process] in parents, process))
 
 
 def await_workers(node: Namespace, count: int) -> None:
