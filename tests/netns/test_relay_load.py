@@ -206,6 +206,28 @@ def test_a_worker_that_is_killed_costs_its_own_connections_alone(node: Namespace
         assert 0 < relay.count().open_connections < 200
 
 
+def test_a_worker_without_a_parent_is_replaced_too(node: Namespace) -> None:
+    """The control is the parent's end alone, which costs nothing."""
+    relay = relay_of(2)
+    number = served(relay, port_of())
+    parent, *workers = workers_of(node)
+    with client(node, "hold", "127.0.0.2", number, 40) as held:
+        assert reported(held) == {"open": 40}
+        os.kill(parent, signal.SIGKILL)
+        with client(node, "connect", "127.0.0.2", number, 40, 4) as anew:
+            assert reported(anew)["failures"] == 0
+        assert go_on(held) == {"alive": 40}
+        os.kill(workers[0], signal.SIGKILL)
+        deadline = time.monotonic() + 30
+        while workers[0] in workers_of(node) or not both_serve(number):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert served(relay, port_of()) == number
+        assert workers[1] in workers_of(node), "it goes on with its connections"
+        with client(node, "connect", "127.0.0.2", number, 40, 4) as anew:
+            assert reported(anew)["failures"] == 0
+
+
 def both_serve(number: int) -> bool:
     """True if two sockets listen at the number."""
     listening = host.run_tool(("ss", "-Hltn", f"sport = :{number}"))

@@ -1,6 +1,6 @@
 """``python -m kproxy.proxy.relay WORKERS [RELEASE]``: the relay's workers, restarted where one fails, until none is of use any more.
 
-The daemon starts it where no worker runs; a container or a service manager may run it beside the daemon, so that it outlives
+The daemon starts it where a worker is missing, and it starts those alone; a container or a service manager may run it beside the daemon, so that it outlives
 the daemon's container.
 """
 

@@ -33,6 +33,9 @@ HANDSHAKE_SECONDS = 0.5
 START_SECONDS = 20.0
 """Seconds within which a worker must have started."""
 
+_AGAIN_SECONDS = 2.0
+"""Seconds that a worker's parent has to start it again; after that the parent is taken to have ended too."""
+
 
 def drain_workers(family: Family) -> bool:
     """Close a family's ports in all workers here: no rule leads to them any more.  True while they have connections, or do not answer.
@@ -90,62 +93,39 @@ def end_workers() -> None:
 def running_workers(count: int) -> tuple[WorkerPlace, ...]:
     """Places of this release's workers, started if they do not run.
 
-    ``count`` 0: any number that runs, else as many as those of an earlier release, else one for each processor, at most 8.
+    ``count`` 0: as many as run, else as many as those of an earlier release, else one for each processor, at most 8.
     """
     try:
         folder = claim_directory()
         with (folder / LOCK_NAME).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if found := _alive_workers(count):
-                return found
-            earlier = [place.count for place in worker_places() if _is_alive(place)]
+            alive = [place for place in worker_places() if _is_alive(place)]
+            own = [place.count for place in alive if place.release == RELEASE]
             processors = min(_MOST_BY_PROCESSORS, len(os.sched_getaffinity(0)))
-            return _start_workers(count or (earlier[0] if earlier else processors))
+            number = count or [*own, *(place.count for place in alive), processors][0]
+            if number in own:
+                with suppress(HostError):
+                    return _await_workers(number, _AGAIN_SECONDS)
+            host.start_detached([sys.executable, "-m", "kproxy.proxy.relay", str(number), RELEASE])
+            return _await_workers(number, START_SECONDS)
     except OSError as error:
         text = f"{error.strerror or error}: its workers' sockets are there; set RUNTIME_DIRECTORY to a folder that can be written"
         raise HostError(f"start the relay at {error.filename}", text, Reason.OTHER) from error
 
 
-def _alive_workers(count: int) -> tuple[WorkerPlace, ...]:
-    """Workers of this release and number (0: any): one that its parent is starting again is waited for."""
-    places = (place for place in worker_places() if place.release == RELEASE and count in {0, place.count})
-    alive = next(filter(_is_alive, places), None)
-    return () if alive is None else _await_workers(alive.count)
-
-
-def _start_workers(count: int) -> tuple[WorkerPlace, ...]:
-    command = [sys.executable, "-m", "kproxy.proxy.relay", str(count), RELEASE]
-    host.start_detached(command)
-    return _await_workers(count)
-
-
-def _await_workers(count: int) -> tuple[WorkerPlace, ...]:
-    deadline = time.monotonic() + START_SECONDS
+def _await_workers(count: int, seconds: float) -> tuple[WorkerPlace, ...]:
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         own = [place for place in worker_places() if place.release == RELEASE and place.count == count]
         if len(own) == count and all(map(_is_alive, own)):
             return tuple(own)
         time.sleep(0.02)
-    raise HostError(
-        "start the relay's workers", f"{count} do not run after {START_SECONDS:g} s", Reason.OTHER
-    )
+    raise HostError("start the relay's workers", f"{count} do not run after {seconds:g} s", Reason.OTHER)
 
 
 def _is_alive(place: WorkerPlace) -> bool:
     with socket.socket(socket.AF_UNIX) as probe:
         return probe.connect_ex(str(place.path)) == 0
-
-
-def reconnected(place: WorkerPlace, family: Family) -> WorkerConnection:
-    """A connection to a worker that has ended and is being started again; OSError if that takes too long."""
-    deadline = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            return WorkerConnection(place, family)
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
 
 
 def earlier_workers(family: Family, current: Collection[WorkerPlace]) -> list[WorkerConnection]:

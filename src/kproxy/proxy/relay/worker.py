@@ -11,6 +11,7 @@ one whose mode is another now has them closed by the daemon, and both end the sa
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
@@ -166,9 +167,19 @@ class Worker:
 
 
 def run_worker(path: Path, first_turn: float) -> None:
-    """Be a worker until there is no use for it; on SIGTERM it accepts no more, and ends with its last connection."""
-    descriptors.raise_limit()
-    worker = Worker(path, first_turn=first_turn)
-    signal.signal(signal.SIGTERM, worker.stop_accepting)
-    log.info("relay worker %d at %s", os.getpid(), path)
-    worker.run()
+    """Be a worker until there is no use for it; on SIGTERM it accepts no more, and ends with its last connection.
+
+    Returns at once where a process of another parent is the worker of that place: an abstract socket is bound as long as it runs.
+    """
+    with socket.socket(socket.AF_UNIX) as claim:
+        try:
+            claim.bind(f"\0{path}.claim")
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return
+            raise
+        descriptors.raise_limit()
+        worker = Worker(path, first_turn=first_turn)
+        signal.signal(signal.SIGTERM, worker.stop_accepting)
+        log.info("relay worker %d at %s", os.getpid(), path)
+        worker.run()

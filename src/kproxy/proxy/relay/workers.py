@@ -4,8 +4,8 @@ A TCP port is every worker's, each with a socket of its own at the same number (
 over the processes' limits of descriptors.  A port with ClientIP affinity, or of UDP, is one worker's alone, chosen by the service port's name: which
 endpoint a client has is known in one process.
 
-A worker that fails is started again by its parent (`kproxy.proxy.relay.__main__`); a thread here then gives it its ports at the numbers that
-they had, so no rule changes.  Workers of an earlier release give their sockets to the new ones, and end with their connections.
+A worker that fails is started again by its parent (`kproxy.proxy.relay.__main__`), or by another parent where that one has ended; a thread here
+then gives it its ports at the numbers that they had, so no rule changes.  Workers of an earlier release give their sockets to the new ones, and end with their connections.
 All failures are `kproxy.linux.host.HostError`.
 """
 
@@ -21,7 +21,8 @@ from kproxy.linux.host import HostError, os_error
 from kproxy.model.network import Family, Protocol
 from kproxy.proxy.relay import wire
 from kproxy.proxy.relay.connection import WorkerConnection
-from kproxy.proxy.relay.fleet import earlier_workers, reconnected, running_workers
+from kproxy.proxy.relay.fleet import earlier_workers, running_workers
+from kproxy.proxy.relay.places import WorkerPlace
 from kproxy.proxy.relay.table import RelayKey, RelayPort
 
 log = logging.getLogger(__name__)
@@ -105,13 +106,14 @@ class WorkerRelay:
     def _connect(self) -> None:
         """Have a connection to each worker; those of another release hand their ports over at the next `_serve`."""
         if not self._workers:
-            places = running_workers(self._count)
-            self._workers = [self._connected(WorkerConnection(place, self._family)) for place in places]
+            self._workers = [self._connected(place) for place in running_workers(self._count)]
+        if any(worker.has_ended for worker in self._workers):
+            running_workers(len(self._workers))
         for index, worker in enumerate(self._workers):
             if worker.has_ended:
                 worker.close()
                 log.warning("%s: relay worker %d has ended, and is started again", self._family.value, index)
-                self._workers[index] = self._connected(reconnected(worker.place, self._family))
+                self._workers[index] = self._connected(worker.place)
                 self._behind = True
         for worker in self._workers:
             self._numbers |= worker.open
@@ -188,6 +190,7 @@ class WorkerRelay:
             return worker not in self._workers
         return False
 
-    def _connected(self, worker: WorkerConnection) -> WorkerConnection:
+    def _connected(self, place: WorkerPlace) -> WorkerConnection:
+        worker = WorkerConnection(place, self._family)
         threading.Thread(target=self._watch, args=(worker,), name="relay worker", daemon=True).start()
         return worker
