@@ -1,4 +1,4 @@
-"""``python -m kproxy.proxy.relay WORKERS [RELEASE]``: the relay's workers, restarted where one fails, until none is of use any more.
+"""``python -m kproxy.proxy.relay WORKERS [RELEASE]``: the relay's workers, restarted where one fails later than at its start, until none is of use any more.
 
 The daemon starts it where a worker is missing, and it starts those alone; a container or a service manager may run it beside the daemon, so that it outlives
 the daemon's container.
@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
+from typing import NamedTuple
 
 from kproxy import __version__
 from kproxy.proxy.relay.places import claim_directory, worker_path
@@ -22,11 +23,22 @@ from kproxy.proxy.relay.worker import run_worker
 
 _PAUSE_SECONDS = 0.1
 
-_running: dict[int, int] = {}
+_LEAST_SECONDS = 1.0
+"""Seconds after its start within which a worker that fails is left to the daemon: else parents that it starts would grow in number."""
+
+
+class _Running(NamedTuple):
+    worker: int
+    began: float
+
+
+_running: dict[int, _Running] = {}
+
+log = logging.getLogger(__name__)
 
 
 def run_workers(arguments: list[str]) -> int:
-    """Fork the workers, and wait for them; returns 0, or 2 for wrong arguments."""
+    """Fork the workers, and wait for them; returns 0, 1 if one failed at its start, or 2 for wrong arguments."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
     number, release = (*arguments, __version__)[:2] if arguments else ("", "")
     if not number.isdigit() or not int(number):
@@ -38,25 +50,30 @@ def run_workers(arguments: list[str]) -> int:
     for index in range(count):
         _fork(index, places)
     signal.signal(signal.SIGTERM, _pass_on)
+    failed = False
     while _running:
         process, status = os.wait()
-        index = _running.pop(process)
-        if status:
+        worker, began = _running.pop(process)
+        if status and time.monotonic() - began < _LEAST_SECONDS:
+            failed = True
+        elif status:
             time.sleep(_PAUSE_SECONDS)
-            _fork(index, places)
-    return 0
+            _fork(worker, places)
+    return int(failed)
 
 
 def _fork(index: int, places: Sequence[tuple[Path, float]]) -> None:
     process = os.fork()
     if process:
-        _running[process] = index
+        _running[process] = _Running(index, time.monotonic())
         return
     _running.clear()
     status = 1
     try:
         run_worker(*places[index])
         status = 0
+    except Exception:
+        log.exception("relay worker %d failed", index)
     finally:
         logging.shutdown()
         os._exit(status)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -320,3 +322,24 @@ def test_a_worker_that_cannot_answer_is_named(tmp_path: Path) -> None:
         query = wire.FindSocket("127.0.0.1", 1, Protocol.TCP, "127.0.0.1")
         answers = dict(query_relays(query))
     assert isinstance(answers["worker 0 of 1"], FileNotFoundError)
+
+
+def test_a_parent_gives_up_what_fails_at_its_start(tmp_path: Path) -> None:
+    """The control is a folder whose name is short enough for a socket."""
+    with parent_of_one(tmp_path / "short") as parent:
+        assert parent.stderr
+        assert "relay worker" in parent.stderr.readline()
+        assert parent.poll() is None
+    with parent_of_one(tmp_path / ("long" * 30)) as parent:
+        _, log = parent.communicate(timeout=20)
+        assert "AF_UNIX path too long" in log
+        assert parent.returncode == 1
+
+
+@contextmanager
+def parent_of_one(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "kproxy.proxy.relay", "1"]
+    environment = {**os.environ, "RUNTIME_DIRECTORY": str(folder)}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as parent:
+        yield parent
+        parent.terminate()
