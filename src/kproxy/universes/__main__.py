@@ -10,7 +10,7 @@ from pathlib import Path
 from kproxy.conformance.subjects.subject import load_subject
 from kproxy.conformance.testbeds.environment import iptables_variant
 from kproxy.universes.play import play_schedule
-from kproxy.universes.schedule_files import load_schedule
+from kproxy.universes.schedule_files import read_schedule
 from kproxy.universes.stop import parse_stop
 
 DESCRIPTORS = 1 << 16
@@ -20,6 +20,6 @@ if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
     file, proxy, binary, mode, variant, *stop = sys.argv[1:]
     subject = load_subject(proxy, binary)
-    schedule = load_schedule(Path(file))
+    schedule = read_schedule(Path(file))
     played = play_schedule(schedule, subject, mode, iptables_variant(variant), parse_stop(stop))
     sys.exit(asyncio.run(played))

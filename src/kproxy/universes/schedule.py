@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import inf
+from functools import cached_property
 
 from kproxy.conformance.case import (
     AddNodeAddress,
@@ -203,7 +204,7 @@ class TimedCheck:
         return CheckHealth(sender=self.sender, to=self.to, expect=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Schedule:
     """All that happens in a universe, each kind in the order of time."""
 
@@ -215,7 +216,7 @@ class Schedule:
     flows: tuple[TimedFlow, ...] = ()
     checks: tuple[TimedCheck, ...] = ()
 
-    @property
+    @cached_property
     def case(self) -> Case:
         """The changes and probes as a case, which gives every Service its addresses and ports, and probed ones a listener."""
         return Case(
@@ -235,12 +236,17 @@ class Schedule:
         """Time of a flow's exchange after the last."""
         if not flow.busy_pause:
             return last + flow.pause
-        writes = [at for change in self.changes for at in (change.at, change.done)]
-        if any(0.0 <= last - at < BUSY for at in writes):
+        done = bisect_right(self._writes, last)
+        if done and last - self._writes[done - 1] < BUSY:
             return last + flow.busy_pause
-        return min(last + flow.pause, min((at for at in writes if at > last), default=inf))
+        return min([last + flow.pause, *self._writes[done : done + 1]])
 
-    @property
+    @cached_property
+    def _writes(self) -> list[float]:
+        """Times of all writes, in order."""
+        return sorted(at for change in self.changes for at in (change.at, change.done))
+
+    @cached_property
     def end(self) -> float:
         """Time at which all is done and everything must be in effect."""
         return max(self._ends())

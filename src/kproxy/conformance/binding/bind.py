@@ -115,6 +115,14 @@ class Instance:
         return tuple(itertools.chain.from_iterable(_declared_services(step) for step in self.case.steps))
 
     @cached_property
+    def _forms(self) -> dict[tuple[str, int], list[CaseService]]:
+        """Forms of each Service, by name and generation."""
+        forms: dict[tuple[str, int], list[CaseService]] = {}
+        for service in self.services:
+            forms.setdefault((service.name, service.generation), []).append(service)
+        return forms
+
+    @cached_property
     def blocks(self) -> dict[tuple[str, int], int]:
         """Block of each Service, by name and generation."""
         declared = dict.fromkeys((service.name, service.generation) for service in self.services)
@@ -126,8 +134,8 @@ class Instance:
 
     def _declared_service(self, name: str, generation: int, port: str = "") -> CaseService:
         """Declared form of a Service, one that has that port if any does."""
-        forms = [s for s in self.services if (s.name, s.generation) == (name, generation)]
-        if not forms:
+        forms = self._forms.get((name, generation))
+        if forms is None:
             raise InvalidCase(f"{self.case.id}: no step applies Service {name!r} (generation {generation})")
         named = [s for s in forms if any(p.name == port for p in s.ports)]
         return (named or forms)[0]
@@ -267,8 +275,7 @@ class Instance:
             return self.health_check_port(service)
         if to.kind in NODE_PORT_KINDS or to.node_port_number:
             # A Service that has lost its node port is still probed at the number it had.
-            forms = (s for s in self.services if (s.name, s.generation) == (to.service, to.generation))
-            numbers = (self.node_port(form, port) for form in forms)
+            numbers = (self.node_port(form, port) for form in self._forms[to.service, to.generation])
             number = next((n for n in numbers if n), 0)
             return number or FIRST_NODE_PORT + self.block(service) * PORTS_PER_SERVICE
         return port.number

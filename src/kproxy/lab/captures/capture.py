@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import select
 import socket
 import struct
 from collections.abc import Callable, Iterable
@@ -58,8 +59,12 @@ class Captures:
         self._tags: dict[int, int] = {}
         self._lost = 0
         self._sockets = [(namespace.name, open_capture(namespace, bpf.PROBES)) for namespace in namespaces]
-        for name, capture in self._sockets:
-            self._loop.add_reader(capture.fileno(), self._read, name, capture)
+        self._by_number = {capture.fileno(): (name, capture) for name, capture in self._sockets}
+        self._read_from: dict[socket.socket, None] = {}
+        self._poll = select.poll()
+        for number, (name, capture) in self._by_number.items():
+            self._poll.register(number, select.POLLIN)
+            self._loop.add_reader(number, self._read, name, capture)
 
     def close(self) -> None:
         """Close all captures."""
@@ -90,8 +95,8 @@ class Captures:
 
     def drain(self) -> None:
         """Read all that has been captured so far."""
-        for name, capture in self._sockets:
-            while self._read(name, capture):
+        for number, _ in self._poll.poll(0):
+            while self._read(*self._by_number[number]):
                 pass
 
     def sightings(self, number: int) -> tuple[Sighting, ...]:
@@ -113,16 +118,18 @@ class Captures:
         self._tags.clear()
 
     def lost(self) -> int:
-        """Number of packets dropped for want of buffer space, since the start."""
-        for _, capture in self._sockets:
+        """Number of packets dropped for want of buffer space, since the start; `drain` first: a full buffer has been read from."""
+        for capture in self._read_from:
             statistics = capture.getsockopt(
                 socket_constants.SOL_PACKET, socket_constants.PACKET_STATISTICS, 8
             )
             self._lost += struct.unpack("II", statistics)[1]
+        self._read_from.clear()
         return self._lost
 
     def _read(self, name: str, capture: socket.socket) -> bool:
         """Read at most a batch of packets; True if there may be more."""
+        self._read_from[capture] = None
         for _ in range(_BATCH):
             try:
                 data, address = capture.recvfrom(bpf.SNAP)
