@@ -1,24 +1,25 @@
 """The command line, the composition root: it parses arguments into values and calls one function for each command.
 
 A module for each command; their options are rows of `kproxy.options.table`.
-Imports are made in the command that needs them, so that the daemon does not load the lab.
+Imports are made in the command that needs them, so that the daemon loads neither the lab nor the other commands.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 import traceback
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from kproxy import __version__
-from kproxy.cli import compare, completion, conformance, kubectl, lab, simulate, spec, trace
-from kproxy.cli.arguments import Command, add_command
 from kproxy.cli.output import CLOSED_PIPE, OutputFileError, redirected_output, run_until_closed
-from kproxy.cli.parser import Parser
-from kproxy.documents import TEXT, print_document
-from kproxy.options.option import Front
+
+if TYPE_CHECKING:
+    import argparse
+
+    from kproxy.cli.arguments import Command
+    from kproxy.cli.parser import Parser
 
 _ABOUT = "A Kubernetes service proxy in readable Python, and a conformance harness for any service proxy."
 
@@ -31,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if tokens[:1] == ["run"]:
         return run_until_closed(partial(_run, tokens[1:]), 0)
     if tokens[:1] == ["kubectl"]:
+        from kproxy.cli import kubectl
+
         return kubectl.run_plugin(tokens[1:])
     return run_until_closed(partial(_parse_and_execute, tokens), 0)
 
@@ -61,6 +64,11 @@ def _execute(options: argparse.Namespace) -> int:
 
 def build_parser() -> Parser:
     """The parser of all commands; the daemon's options are not in it."""
+    from kproxy.cli import compare, completion, conformance, lab, simulate, spec, trace
+    from kproxy.cli.arguments import add_command
+    from kproxy.cli.parser import Parser
+    from kproxy.options.option import Front
+
     root = Parser(prog="kproxy", description=_ABOUT, epilog="`kproxy help COMMAND` says more of each.")
     root.add_argument("--version", action="version", version=f"kproxy {__version__}")
     commands = root.add_subparsers(required=True, metavar="COMMAND", title="commands")
@@ -79,6 +87,8 @@ def build_parser() -> Parser:
 
 
 def _version(options: argparse.Namespace) -> int:
+    from kproxy.documents import TEXT, print_document
+
     if options.form == TEXT:
         print(f"kproxy {__version__}")
     else:

@@ -6,7 +6,6 @@ A reader that has read enough (``| head``) is no failure: `run_until_closed` is 
 
 from __future__ import annotations
 
-import argparse
 import errno
 import os
 import select
@@ -14,6 +13,10 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
 
 CLOSED_PIPE = 128 + signal.SIGPIPE
 """Exit status of a command that judges after the reader of its output has closed it: nobody knows the verdict."""
