@@ -43,8 +43,6 @@ PURE = (
 QUICK, LONG = "-mnot long", "-mlong"
 """Options of pytest: the tests that each change is tested by, and the others."""
 
-HOSTILE = "tests/unit/proxy/test_hostile_objects.py"
-
 NETNS_TOGETHER = ("--numprocesses=6", "--dist=worksteal")
 """Options of pytest-xdist: tests of namespaces mostly wait, so six run at a time, on two cores too."""
 
@@ -100,7 +98,9 @@ def long(session: nox.Session) -> None:
     session.install(".[test]", "nox")
     session.run("pytest", *PURE, "--numprocesses=auto", "--cov")
     session.run("pytest", "tests/unit", "--numprocesses=auto", LONG)
-    session.run("pytest", HOSTILE, "--numprocesses=auto", env={"KPROXY_HOSTILE_EXAMPLES": "1000"})
+    session.run(
+        "pytest", "tests/unit", "-mhypothesis", "--numprocesses=auto", "--hypothesis-profile=thorough"
+    )
     session.run("pytest", "tests/netns", "--timeout=300", LONG, *NETNS_TOGETHER)
 
 

@@ -16,6 +16,6 @@ if __name__ == "__main__":
     _, name, *nodes = sys.argv
     wrong = BY_NAME[name]
     with applied(wrong), mock.patch.object(subject, "load_subject", return_value=subject_of(wrong)):
-        quiet = ("-q", "--no-header", "-x", "-p", "no:cacheprovider")
+        quiet = ("-q", "--no-header", "-x", "-p", "no:cacheprovider", "--hypothesis-profile=thorough")
         loaded = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # kproxy, which is a plugin as well
         sys.exit(pytest.main([*quiet, *loaded, *nodes]))

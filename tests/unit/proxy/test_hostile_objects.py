@@ -5,7 +5,6 @@ No rule is injected, no other Service is disturbed, and every object of which so
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator
 
@@ -45,10 +44,7 @@ from tests.support.hostile_objects import (
 )
 from tests.support.hostile_worlds import KINDS, WORLDS, planned, read, world
 
-EXAMPLES = int(os.environ.get("KPROXY_HOSTILE_EXAMPLES", "50"))
-"""Worlds a test looks at; the session `long` has more."""
-
-MANY = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+UNHURRIED = settings(suppress_health_check=list(HealthCheck))
 
 
 GOOD = world([])
@@ -148,7 +144,7 @@ def is_within(few: list[str], many: list[str]) -> bool:
 
 @pytest.mark.timeout(3600)
 @given(hostile=WORLDS)
-@MANY
+@UNHURRIED
 def test_no_rule_is_injected_and_a_good_service_has_all_it_needs(hostile: list[Document]) -> None:
     """In the syntax of every backend, for both families."""
     mixed = world(hostile)
@@ -164,7 +160,7 @@ def test_no_rule_is_injected_and_a_good_service_has_all_it_needs(hostile: list[D
 
 
 @given(hostile=WORLDS)
-@MANY
+@UNHURRIED
 def test_an_object_is_read_or_refused_by_name(hostile: list[Document]) -> None:
     for kind, of_kind in KINDS.items():
         given_of_kind = [document for document in hostile if document["kind"] == kind]
@@ -208,7 +204,7 @@ def refused_parts(document: Document) -> Iterator[str]:
 
 
 @given(document=services())
-@MANY
+@UNHURRIED
 def test_a_service_of_which_a_part_is_refused_is_named(document: Document) -> None:
     item = read("Service", encoded(document))
     if isinstance(item, Rejected) or item.spec.type == "ExternalName" or item.spec.cluster_ip in ("", "None"):
@@ -222,7 +218,7 @@ def test_a_service_of_which_a_part_is_refused_is_named(document: Document) -> No
 
 
 @given(hostile=st.lists(st.one_of(nodes, service_cidrs), max_size=3))
-@MANY
+@UNHURRIED
 def test_a_node_or_network_of_which_a_part_is_refused_is_named(hostile: list[Document]) -> None:
     cluster = world(hostile)
     named = {(note.kind, note.key) for note in planned(cluster, Family.IPV4).notes}

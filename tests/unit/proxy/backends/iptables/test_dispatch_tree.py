@@ -4,7 +4,7 @@ import re
 from ipaddress import ip_address, ip_network
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kproxy.linux.netfilter.rules import Rule
@@ -75,7 +75,6 @@ def written(of: Tree[str]) -> Chains:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("bits", BASES)
 @given(data=st.data())
-@settings(deadline=None, max_examples=60)
 def test_every_destination_finds_its_rule_and_no_other(bits: int, shape: Shape, data: st.DataObject) -> None:
     found = data.draw(SETS[bits])
     chains = written(tree(bits, shape, found))
@@ -88,7 +87,6 @@ def test_every_destination_finds_its_rule_and_no_other(bits: int, shape: Shape, 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("bits", BASES)
 @given(data=st.data())
-@settings(deadline=None, max_examples=60)
 def test_a_tree_does_not_depend_on_how_it_came_about(bits: int, shape: Shape, data: st.DataObject) -> None:
     before, after = data.draw(SETS[bits]), data.draw(SETS[bits])
     old = tree(bits, shape, before)
@@ -103,7 +101,6 @@ def test_a_tree_does_not_depend_on_how_it_came_about(bits: int, shape: Shape, da
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("bits", BASES)
 @given(data=st.data())
-@settings(deadline=None, max_examples=60)
 def test_chains_are_short_and_have_names_that_the_kernel_takes(
     bits: int, shape: Shape, data: st.DataObject
 ) -> None:

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from itertools import pairwise
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kproxy.linux.netfilter.matches import DESTINATION_IS_LOCAL
@@ -63,7 +63,6 @@ def to(plan: Plan, picture: KernelState, before: DesiredState) -> Transaction:
 
 
 @given(plans(), plans(), plans(), CONTEXTS, CONTEXTS)
-@settings(max_examples=150, deadline=None)
 def test_a_change_leads_to_the_same_kernel_as_a_fresh_start(
     first: Plan, second: Plan, third: Plan, then: Context, at_last: Context
 ) -> None:
@@ -78,7 +77,6 @@ def test_a_change_leads_to_the_same_kernel_as_a_fresh_start(
 
 
 @given(plans(), plans())
-@settings(max_examples=80, deadline=None)
 def test_a_proxy_that_reads_what_another_left_corrects_all_of_it(left: Plan, wanted: Plan) -> None:
     picture, _ = kernel_with(left)
     desired = programmed(wanted)
@@ -87,7 +85,6 @@ def test_a_proxy_that_reads_what_another_left_corrects_all_of_it(left: Plan, wan
 
 
 @given(plans())
-@settings(max_examples=50, deadline=None)
 def test_nothing_to_do_is_no_step(plan: Plan) -> None:
     picture, before = kernel_with(plan)
     assert to(plan, picture, before).steps == ()
