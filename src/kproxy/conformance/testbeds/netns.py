@@ -53,7 +53,6 @@ from kproxy.conformance.testbeds.admission import KINDS, admission_problems
 from kproxy.conformance.testbeds.barrier import Place
 from kproxy.conformance.testbeds.bystanders import BystanderEntries
 from kproxy.conformance.testbeds.evidence.collector import EvidenceCollector
-from kproxy.conformance.testbeds.evidence.deciding_rules import deciding_rules
 from kproxy.conformance.testbeds.interpret import HOST
 from kproxy.conformance.testbeds.listeners import listeners
 from kproxy.conformance.testbeds.packet_testbed import PATIENCE, QUIET, PacketTestbed
@@ -348,6 +347,8 @@ class NetnsTestbed(PacketTestbed):
         """Repeat a check with all witnesses; waits for unlawful silence less long than the first time."""
         patience, self.patience = self.patience, 2 * self._quiet
         try:
+            from kproxy.conformance.testbeds.evidence.deciding_rules import deciding_rules
+
             rules = deciding_rules(self.lab, instance, step) if isinstance(step, Probe) else b""
             probe_again = partial(self._reprobe_step, instance, step)
             await self._keeper.reprobe(instance.name, describe_step(step), probe_again, rules)
