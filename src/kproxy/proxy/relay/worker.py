@@ -20,6 +20,7 @@ import threading
 import time
 from contextlib import suppress
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from types import FrameType
 
@@ -173,7 +174,7 @@ def run_worker(path: Path, first_turn: float) -> None:
     """
     with socket.socket(socket.AF_UNIX) as claim:
         try:
-            claim.bind(f"\0{path}.claim")
+            claim.bind(f"\0kproxy-worker-{sha256(str(path).encode()).hexdigest()}")
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 return
