@@ -20,7 +20,6 @@ import threading
 import time
 from contextlib import suppress
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from types import FrameType
 
@@ -170,11 +169,13 @@ class Worker:
 def run_worker(path: Path, first_turn: float) -> None:
     """Be a worker until there is no use for it; on SIGTERM it accepts no more, and ends with its last connection.
 
-    Returns at once where a process of another parent is the worker of that place: an abstract socket is bound as long as it runs.
+    Returns at once where a process of another parent is the worker of that place: an abstract socket is bound as long as it runs,
+    by the number of the folder, whose path is another container's too.
     """
+    folder = path.parent.stat()
     with socket.socket(socket.AF_UNIX) as claim:
         try:
-            claim.bind(f"\0kproxy-worker-{sha256(str(path).encode()).hexdigest()}")
+            claim.bind(f"\0kproxy-worker-{folder.st_dev}-{folder.st_ino}-{path.name}")
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 return
