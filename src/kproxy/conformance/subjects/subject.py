@@ -13,6 +13,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Annotated
 
@@ -137,18 +138,28 @@ def load_subject(name_or_path: str, binary: str = "") -> Subject:
     Raises `InvalidSubject`.
     """
     if name_or_path in BUNDLED:
-        text = importlib.resources.files(__package__).joinpath(f"{name_or_path}.toml").read_text()
-    else:
-        try:
-            text = Path(name_or_path).read_text()
-        except OSError as error:
-            known = ", ".join(BUNDLED)
-            message = f"--proxy {name_or_path}: {error.strerror}; give one of {known}, or the path of a subject file"
-            raise InvalidSubject(message) from error
-        except UnicodeDecodeError as error:
-            raise InvalidSubject(
-                f"--proxy {name_or_path}: that is no text, and a subject file is TOML"
-            ) from error
+        return _bundled_subject(name_or_path, binary)
+    try:
+        text = Path(name_or_path).read_text()
+    except OSError as error:
+        known = ", ".join(BUNDLED)
+        message = (
+            f"--proxy {name_or_path}: {error.strerror}; give one of {known}, or the path of a subject file"
+        )
+        raise InvalidSubject(message) from error
+    except UnicodeDecodeError as error:
+        raise InvalidSubject(
+            f"--proxy {name_or_path}: that is no text, and a subject file is TOML"
+        ) from error
+    return _subject(text, name_or_path, binary)
+
+
+@cache
+def _bundled_subject(name: str, binary: str) -> Subject:
+    return _subject(importlib.resources.files(__package__).joinpath(f"{name}.toml").read_text(), name, binary)
+
+
+def _subject(text: str, name_or_path: str, binary: str) -> Subject:
     subject = subject_from_toml(text, name_or_path, binary)
     return replace(subject, implementation=_with_links(subject.implementation))
 
