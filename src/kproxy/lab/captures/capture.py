@@ -70,6 +70,8 @@ class Captures:
         """Close all captures."""
         captures = [capture for _, capture in self._sockets]
         self._sockets = []
+        self._poll = select.poll()
+        self._read_from.clear()
         for capture in captures:
             self._loop.remove_reader(capture.fileno())
         with ThreadPoolExecutor(len(captures) or 1) as pool:  # each close waits for an RCU grace period
