@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -19,8 +20,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kproxy.lab import namespaces
+from kproxy.lab.captures import capture
 from kproxy.lab.network import build_network
 from kproxy.lab.probes.crafted import Martian, send_martian, send_out_of_window
+from kproxy.lab.probes.message import encode_request
 from kproxy.lab.probes.observation import (
     Answered,
     Icmp,
@@ -239,6 +243,27 @@ def test_a_drop_is_silence_with_proof_of_where_it_ended(
     assert not seen.evidence.left("a")
     assert not seen.endpoint_saw
     assert seen.evidence.lost == 0
+
+
+def test_packets_that_find_no_room_are_counted_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control is the buffer that captures have."""
+    assert asyncio.run(lost_of_a_burst()) == 0
+    monkeypatch.setattr(capture, "_BUFFER", 1)  # the kernel makes it a few packets
+    assert asyncio.run(lost_of_a_burst()) > 0
+
+
+async def lost_of_a_burst() -> int:
+    """Packets lost of 500 that are sent before any is read."""
+    with closing(namespaces.create_namespace("burst")) as namespace:
+        namespace.run(("ip", "link", "set", "lo", "up"))
+        with (
+            closing(capture.Captures([namespace])) as captures,
+            namespace.socket(socket.AF_INET, socket.SOCK_DGRAM, 0) as sender,
+        ):
+            for number in range(500):
+                sender.sendto(encode_request(number), ("127.0.0.1", CLOSED))
+            captures.drain()
+            return captures.lost()
 
 
 @both_families
