@@ -5,6 +5,7 @@ Each count has its control in the same test: the same clients directly at the se
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -13,19 +14,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kproxy.lab import namespaces
+from kproxy.lab.faults.conntrack_entries import InsertedEntry, entry_identities, insert_entry
 from kproxy.lab.namespaces import Namespace
+from kproxy.lab.probes.observation import Socket
 from kproxy.lab.processes import kill_in
 from kproxy.linux import host
 from kproxy.model.network import Family, Protocol
 from kproxy.proxy.plan import PoolScope
 from kproxy.proxy.relay import fleet
-from kproxy.proxy.relay.fleet import end_workers
+from kproxy.proxy.relay.fleet import drain_workers, end_workers
 from kproxy.proxy.relay.places import worker_places
 from kproxy.proxy.relay.table import RelayPort
 from kproxy.proxy.relay.workers import WorkerRelay
@@ -226,6 +231,20 @@ def test_a_worker_without_a_parent_is_replaced_too(node: Namespace) -> None:
         assert workers[1] in workers_of(node), "it goes on with its connections"
         with client(node, "connect", "127.0.0.2", number, 40, 4) as anew:
             assert reported(anew)["failures"] == 0
+
+
+def test_udp_flows_to_the_relay_end_when_another_mode_closes_its_ports(node: Namespace) -> None:
+    """Nobody would know them afterwards, where their Service is deleted meanwhile.  The control is a flow to another socket."""
+    number = served(relay_of(1), port_of("default/dns", protocol=Protocol.UDP))
+    client, to = Socket(ip_address("192.0.2.1"), 4000), Socket(ip_address("192.0.2.2"), 30002)
+    led, other = (
+        InsertedEntry(Protocol.UDP, replace(client, port=port), to, Socket(ip_address("127.0.0.2"), at))
+        for port, at in ((4000, number), (4001, number + 1))
+    )
+    for entry in (led, other):
+        asyncio.run(insert_entry(node, entry))
+    assert not drain_workers(Family.IPV4)
+    assert asyncio.run(entry_identities(node, [led, other])).keys() == {other}
 
 
 def both_serve(number: int) -> bool:

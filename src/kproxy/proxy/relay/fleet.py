@@ -6,19 +6,24 @@ Called by `kproxy.proxy.relay.workers`, and where rules are removed.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import socket
 import sys
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from ipaddress import ip_address
 
 from kproxy import __version__
-from kproxy.linux import host
+from kproxy.linux import conntrack, host
 from kproxy.linux.host import HostError, Reason
-from kproxy.model.network import Family
+from kproxy.model.network import Family, Protocol
 from kproxy.proxy.relay.connection import WorkerConnection
 from kproxy.proxy.relay.places import LOCK_NAME, WorkerPlace, claim_directory, worker_places
+from kproxy.proxy.relay.table import RelayKey
+
+log = logging.getLogger(__name__)
 
 _MOST_BY_PROCESSORS = 8
 
@@ -40,15 +45,39 @@ _AGAIN_SECONDS = 2.0
 def drain_workers(family: Family) -> bool:
     """Close a family's ports in all workers here: no rule leads to them any more.  True while they have connections, or do not answer.
 
-    The ports stay for `HANDSHAKE_SECONDS`, for clients that rules have led to them already.
+    The ports stay for `HANDSHAKE_SECONDS`, for clients that rules have led to them already.  They stay open, and the result is True,
+    where the UDP flows to them cannot be ended.
     """
     places = worker_places()
     workers = _connected(places, family)
     reached = {worker.place for worker in workers}
     silent = any(_is_alive(place) for place in places if place not in reached)
-    if any(worker.open for worker in workers):
+    there = {key: number for worker in workers for key, number in worker.open.items()}
+    if there:
         time.sleep(HANDSHAKE_SECONDS)
+    try:
+        end_flows_to(family, there)
+    except HostError as error:
+        log.warning("%s: the relay's sockets stay open: %s", family.value, error)
+        for worker in workers:
+            worker.close()
+        return True
     return True in [silent, *map(_drain, workers)]
+
+
+def end_flows_to(family: Family, ports: Mapping[RelayKey, int]) -> None:
+    """Remove the UDP flows to ports that no rule leads to any more, and that nobody will know (``restart.stale-udp-entries.reconciled``).
+
+    Raises `HostError`.
+    """
+    sockets = {
+        (ip_address(address), number)
+        for ((_, protocol, _), address, _, _), number in ports.items()
+        if protocol is Protocol.UDP
+    }
+    if sockets:
+        flows = conntrack.list_udp_flows(family, lambda _: True)
+        conntrack.delete_flows([flow for flow in flows if flow.reply_source in sockets])
 
 
 def _drain(worker: WorkerConnection) -> bool:
@@ -73,7 +102,9 @@ def reset_kept_sources(family: Family) -> None:
 
 
 def end_workers() -> None:
-    """End all workers here, and their connections; remove their sockets (``life.cleanup``)."""
+    """End all workers here, their connections and the flows to them; remove their sockets (``life.cleanup``)."""
+    for family in Family:
+        drain_workers(family)
     places = worker_places()
     for worker in _connected(places, Family.IPV4):
         with suppress(OSError):

@@ -5,17 +5,16 @@ Between `kproxy.proxy.daemon.sync.dataplane` and `kproxy.proxy.relay`; knows no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from ipaddress import ip_address
 from typing import Protocol as Interface
 
-from kproxy.linux import conntrack
 from kproxy.linux.host import HostError, Reason
 from kproxy.linux.node_addresses import source_address
-from kproxy.model.network import Address, Family, Protocol
+from kproxy.model.network import Address, Family
 from kproxy.proxy.backends import Applied, Dataplane, WrappedDataplane
 from kproxy.proxy.plan import Plan
+from kproxy.proxy.relay.fleet import end_flows_to
 from kproxy.proxy.relay.portals import Portals
 from kproxy.proxy.relay.queries import answer_queries
 from kproxy.proxy.relay.relay import LocalRelay
@@ -115,21 +114,10 @@ class PortalDataplane(WrappedDataplane):
         relayed = self._portals.relayed(plan, address, numbers)
         written = self._plane.apply(relayed)
         self._relay.update(ports)
-        self._end_flows_of_closed(plan.family, {port.key for port in ports})
-        return replace(written, tracked=relayed)
-
-    def _end_flows_of_closed(self, family: Family, wanted: Collection[RelayKey]) -> None:
-        """Remove UDP flows to sockets that an earlier daemon left open and that are closed now (``restart.stale-udp-entries.reconciled``)."""
-        closed = {
-            (ip_address(address), number)
-            for key, number in (self._left_open or {}).items()
-            for (_, protocol, _), address, _, _ in [key]
-            if protocol is Protocol.UDP and key not in wanted
-        }
-        if closed:
-            flows = conntrack.list_udp_flows(family, lambda _: True)
-            conntrack.delete_flows([flow for flow in flows if flow.reply_source in closed])
+        wanted = {port.key for port in ports}
+        end_flows_to(plan.family, {key: at for key, at in self._left_open.items() if key not in wanted})
         self._left_open = {}
+        return replace(written, tracked=relayed)
 
     def find_drift(self, *, thorough: bool) -> tuple[str, ...]:
         """Changes of the rules by others, and the loss of the address that the sockets are bound to."""
