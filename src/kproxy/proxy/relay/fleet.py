@@ -58,7 +58,7 @@ def drain_workers(family: Family) -> bool:
     try:
         end_flows_to(family, there)
     except HostError as error:
-        log.warning("%s: the relay's sockets stay open: %s", family.value, error)
+        log.warning("%s: UDP flows to the relay stay: %s", family.value, error)
         for worker in workers:
             worker.close()
         return True
