@@ -4,7 +4,7 @@ import select
 import struct
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
@@ -38,7 +38,7 @@ from kproxy.proxy.backends.nftables.kernel import (
     messages,
     remove_table,
 )
-from kproxy.proxy.backends.nftables.kernel.batch import Nftables
+from kproxy.proxy.backends.nftables.kernel.batch import BatchError, Nftables
 from kproxy.proxy.backends.nftables.render import Renderer
 from kproxy.proxy.backends.nftables.static_rules import Options
 from kproxy.proxy.plan import (
@@ -342,6 +342,36 @@ def test_what_another_program_changes_is_noticed_and_restored(
     kernel.apply(wanted)
     assert listed(family) == before
     assert kernel.find_drift() == ()
+
+
+def test_what_is_changed_while_all_is_written_is_noticed(
+    family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A firewall's ``flush ruleset`` at boot, just after the table was written and before others' changes are reported."""
+    kernel = NftablesKernel(family)
+    wanted = plan(family, numbered(family, 1, 1))
+    kernel.apply(wanted)
+    commit = Nftables.commit
+
+    def commit_and_flush(nftables: Nftables, batch: Iterable[messages.BatchMessage]) -> BatchError | None:
+        refused = commit(nftables, batch)
+        host.run_tool(("nft", "flush", "ruleset"))
+        return refused
+
+    for _ in range(2):
+        kernel.forget()
+        with monkeypatch.context() as flushing:
+            flushing.setattr(Nftables, "commit", commit_and_flush)
+            kernel.apply(wanted)
+        assert kernel.find_drift() != ()
+        assert kernel.find_drift() == ()
+    for other_program in (True, False):
+        kernel.forget()
+        if other_program:
+            host.run_tool(("nft", "add", "table", "ip", "other"))
+        kernel.apply(wanted)
+        assert kernel.find_drift() == ()
+        assert address(family, 1) in listed(family)
 
 
 def test_the_kernels_reports_of_others_changes_wake_and_ours_do_not(family: Family) -> None:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from weakref import WeakSet
 
+from kproxy.linux.host import HostError
 from kproxy.linux.netlink import (
     attributes,
     first_message_type,
@@ -81,6 +82,9 @@ class NftMonitor:
 
     _all: ClassVar[WeakSet[NftMonitor]] = WeakSet()
     _pauses: ClassVar[int] = 0
+    _own_transactions: ClassVar[int] = 0
+    _others_transactions: ClassVar[int | None] = None
+    """Number of others' transactions, plus a constant, when the last pause began or ended."""
     _lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, substring: bytes) -> None:
@@ -89,6 +93,8 @@ class NftMonitor:
         `HostError` when joining fails.
         """
         self._substring = substring
+        self.missed_changes = False
+        """True after a pause in which there were more transactions than were counted; the owner resets it."""
         self._listener = MulticastListener(NETLINK_NETFILTER, _GROUP)
         with self._lock:
             self._all.add(self)
@@ -104,9 +110,9 @@ class NftMonitor:
     def paused(cls) -> Iterator[None]:
         """Pause all monitors of this process for the length of the context.
 
-        Notifications received before are kept; changes made meanwhile, by any process, are missed. For
-        changes by the ten thousand: the kernel makes a message of each, as long as a socket is a member of
-        the group.
+        Notifications received before are kept; of changes made meanwhile by other processes only `missed_changes`
+        remains, and that only where our own transactions are counted. For changes by the ten thousand: the kernel
+        makes a message of each, as long as a socket is a member of the group.
         """
         cls._add_pause(1)
         try:
@@ -122,6 +128,25 @@ class NftMonitor:
                 return
             for monitor in cls._all:
                 monitor.set_listening(on=not cls._pauses)
+            others = cls._count_others()
+            if not cls._pauses and (others is None or others != cls._others_transactions):
+                for monitor in cls._all:
+                    monitor.missed_changes = True
+            cls._others_transactions = others
+
+    @classmethod
+    def _count_others(cls) -> int | None:
+        """Number of others' transactions, plus a constant: the generation less our own; None where it cannot be read."""
+        try:
+            return int.from_bytes(nft_generation()) - cls._own_transactions
+        except HostError:
+            return None
+
+    @classmethod
+    def count_own_transaction(cls) -> None:
+        """Count a transaction that this process has committed."""
+        with cls._lock:
+            cls._own_transactions += 1
 
     def set_listening(self, *, on: bool) -> None:
         """Join or leave the multicast group; notifications that were received before a pause stay readable."""

@@ -14,6 +14,7 @@ import struct
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from ipaddress import ip_address
 
@@ -74,6 +75,8 @@ class NftablesKernel:
         self._last_applied: DesiredState | None = None
         self._leftovers: Leftovers = {}
         self._monitor: NftMonitor | None = None
+        self._pausing = True
+        """False after changes were missed in a pause: the monitor then goes on during the next full write."""
 
     def apply(self, plan: Plan) -> Applied:
         """Apply a plan; raises `HostError`, and the next call then replaces the table."""
@@ -92,8 +95,9 @@ class NftablesKernel:
             transaction, refused = Rewrite(desired), str(error)
         rewritten = isinstance(transaction, Rewrite)
         if rewritten:
-            with NftMonitor.paused():
+            with NftMonitor.paused() if self._pausing else nullcontext():
                 elements = self._commit(nftables, Rewrite(desired, self._clients(nftables)))
+            self._pausing = True
         self._last_applied, self._leftovers = desired, transaction.leftovers
         return Applied(rewritten, {"elements": elements or 0}, refused, seconds=time.monotonic() - started)
 
@@ -112,11 +116,16 @@ class NftablesKernel:
     def find_drift(self, *, thorough: bool = True) -> tuple[str, ...]:  # noqa: ARG002 - any look is quick
         """Changes in our table by other processes since the last call or full write; empty before the first `apply`.
 
+        After a full write in whose pause others changed any table, that is reported, as it may have been ours.
+
         Costs microseconds while no process changes nf_tables.
         """
         if self._last_applied is None or self._monitor is None:
             return ()
         changes = self._monitor.changes()
+        if self._monitor.missed_changes:
+            self._monitor.missed_changes, self._pausing = False, False
+            return ("nf_tables was changed while the table was written",)
         if changes is None:
             return ("more was changed in nf_tables than the kernel could report",)
         return format_changes(c for c in changes if (c.family, c.table) == (self.family, TABLE))

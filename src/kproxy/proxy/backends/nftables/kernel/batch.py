@@ -30,6 +30,7 @@ from kproxy.linux.netlink import (
     netlink_message,
 )
 from kproxy.linux.netlink_socket import NETLINK_NETFILTER, Netlink
+from kproxy.linux.nft_monitor import NftMonitor
 from kproxy.proxy.backends.nftables.kernel.messages import SUBSYSTEM, BatchMessage
 
 _BATCH_BEGIN, _BATCH_END = 0x10, 0x11
@@ -66,7 +67,10 @@ class Nftables(Netlink):
         del parts
         self._grow_send_buffer(len(data))
         self._send(data)
-        return self._read_errors(last)
+        refused = self._read_errors(last)
+        if refused is None:
+            NftMonitor.count_own_transaction()
+        return refused
 
     def _read_errors(self, last: int) -> BatchError | None:
         """First error among the replies, which are in the socket's buffer when sending returns."""
