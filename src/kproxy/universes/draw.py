@@ -87,6 +87,9 @@ RESOURCES = (None, None, *Resource)
 OF_API = tuple(kind for kind in FaultKind if kind not in OF_NODE | OF_MACHINE)
 SHORT = (1.0, 4.0, 12.0)
 """Seconds that a fault lasts which nothing follows."""
+WRITE_FAULTS = (1.0, 2.0, 12.0)
+"""Seconds that writes are slow or refused then.  The first two end between an attempt that fails and the next one, which writes
+what came meanwhile."""
 LOCKED = 12.0
 """Seconds that another holds the lock of iptables: a tool that comes in the middle of them gives up after 5 s
 (``life.iptables-lock``)."""
@@ -170,7 +173,7 @@ def _fault_of_writes(choose: Chooser, at: float) -> tuple[TimedFault, tuple[floa
     is_locked = kind is FaultKind.XTABLES_LOCKED
     fault = TimedFault(
         at=round(at, 6),
-        seconds=LOCKED if is_locked else choose(SHORT),
+        seconds=LOCKED if is_locked else choose(WRITE_FAULTS),
         kind=kind,
         node="" if is_locked else choose(NODES),
         pause=0.0 if is_locked else choose(LONG_DELAYS),
