@@ -87,9 +87,9 @@ RESOURCES = (None, None, *Resource)
 OF_API = tuple(kind for kind in FaultKind if kind not in OF_NODE | OF_MACHINE)
 SHORT = (1.0, 4.0, 12.0)
 """Seconds that a fault lasts which nothing follows."""
-WRITE_FAULTS = (1.0, 2.0, 12.0)
-"""Seconds that writes are slow or refused then.  The first two end between an attempt that fails and the next one, which writes
-what came meanwhile."""
+ATTEMPTS = (2, 5, 15)
+"""Slow writes, one after the other, for which a last fault of writes goes on after its first change.  It ends in the middle of
+the next one, which then succeeds, with what came meanwhile."""
 LOCKED = 12.0
 """Seconds that another holds the lock of iptables: a tool that comes in the middle of them gives up after 5 s
 (``life.iptables-lock``)."""
@@ -170,14 +170,12 @@ def _calm_changes(choose: Chooser, steps: Iterator[ChangeStep], schedule: Schedu
 def _fault_of_writes(choose: Chooser, at: float) -> tuple[TimedFault, tuple[float, ...]]:
     """Writes that are slow or fail, and changes that come while one is under way; each with a pause after the first."""
     kind = choose((FaultKind.WRITES_SLOW, FaultKind.WRITES_REFUSED, FaultKind.XTABLES_LOCKED))
-    is_locked = kind is FaultKind.XTABLES_LOCKED
-    fault = TimedFault(
-        at=round(at, 6),
-        seconds=LOCKED if is_locked else choose(WRITE_FAULTS),
-        kind=kind,
-        node="" if is_locked else choose(NODES),
-        pause=0.0 if is_locked else choose(LONG_DELAYS),
-    )
+    if kind is FaultKind.XTABLES_LOCKED:
+        fault = TimedFault(at=round(at, 6), seconds=LOCKED, kind=kind, node="")
+    else:
+        attempts, node, pause = choose(ATTEMPTS), choose(NODES), choose(LONG_DELAYS)
+        seconds = 2 * (attempts + 0.5) * pause  # the first change comes in the middle
+        fault = TimedFault(at=round(at, 6), seconds=round(seconds, 6), kind=kind, node=node, pause=pause)
     return fault, (0.0, choose(WITHIN_A_WRITE))
 
 
