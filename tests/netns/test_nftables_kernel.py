@@ -17,6 +17,7 @@ from kproxy.lab.namespaces import Namespace
 from kproxy.linux import host
 from kproxy.linux.host import HostError, Reason
 from kproxy.linux.netlink import NetlinkFlag, attribute, netfilter_header
+from kproxy.linux.nft_monitor import NftMonitor
 from kproxy.model.network import Family, Protocol
 from kproxy.proxy.backends.nftables import names
 from kproxy.proxy.backends.nftables.commands import (
@@ -372,6 +373,20 @@ def test_what_is_changed_while_all_is_written_is_noticed(
         kernel.apply(wanted)
         assert kernel.find_drift() == ()
         assert address(family, 1) in listed(family)
+
+
+def test_what_was_changed_before_all_is_written_again_is_not_missed(family: Family) -> None:
+    kernel = NftablesKernel(family)
+    wanted = plan(family, numbered(family, 1, 1))
+    kernel.apply(wanted)
+    with NftMonitor.paused():
+        host.run_tool(("nft", "flush", "ruleset"))
+    kernel.forget()
+    kernel.apply(wanted)
+    assert kernel.find_drift() == ()
+    with NftMonitor.paused():
+        host.run_tool(("nft", "flush", "ruleset"))
+    assert kernel.find_drift() != (), "control"
 
 
 def test_the_kernels_reports_of_others_changes_wake_and_ours_do_not(family: Family) -> None:

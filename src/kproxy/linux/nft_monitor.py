@@ -128,15 +128,18 @@ class NftMonitor:
                 return
             for monitor in cls._all:
                 monitor.set_listening(on=not cls._pauses)
-            others = cls._count_others()
-            if not cls._pauses and (others is None or others != cls._others_transactions):
+            known, others = cls._others_transactions, cls._count_others()
+            if not cls._pauses and known is not None and others is not None and others != known:
                 for monitor in cls._all:
                     monitor.missed_changes = True
             cls._others_transactions = others
 
     @classmethod
     def _count_others(cls) -> int | None:
-        """Number of others' transactions, plus a constant: the generation less our own; None where it cannot be read."""
+        """Number of others' transactions, plus a constant: the generation less our own.
+
+        None where it cannot be read; then our own transaction has failed, most likely, and all is written again.
+        """
         try:
             return int.from_bytes(nft_generation()) - cls._own_transactions
         except HostError:

@@ -141,6 +141,7 @@ class NftablesKernel:
             self._monitor.ignore_port(_FIRST_PORT, _ANY_FAMILY)
         elif self._last_applied is None:
             self._monitor.discard_pending()
+            self._monitor.missed_changes = False
 
     def affinity_clients(self) -> Clients:
         """The clients that are under affinity now."""
