@@ -20,13 +20,22 @@ def test_packets_from_loopback_addresses_pass_by(family: Family, loopback: str) 
     assert rule_text(first) == f"-s {loopback} -j RETURN"
 
 
-def test_packets_for_another_node_leave_before_any_set_is_looked_into() -> None:
-    chains = build_ruleset(ChainContext(Family.IPV4, None, MasqueradePolicy.ALWAYS, Options())).chains
-    for chain in (chains[TableName.NAT][names.SERVICES], chains[TableName.MANGLE][names.TRAFFIC_POLICY]):
+@pytest.mark.parametrize("family", Family)
+def test_packets_for_another_node_leave_before_any_set_is_looked_into(family: Family) -> None:
+    chains = build_ruleset(ChainContext(family, None, MasqueradePolicy.ALWAYS, Options())).chains
+    passed = [chains[TableName.NAT][names.SERVICES], chains[TableName.MANGLE][names.TRAFFIC_POLICY]]
+    for chain in passed if family is Family.IPV4 else passed[:1]:
         texts = [rule_text(rule) for rule in chain]
         leave = texts.index("-m addrtype ! --dst-type LOCAL -j RETURN")
         assert not [text for text in texts[:leave] if "--match-set" in text]
         assert [text for text in texts[leave:] if "--match-set" in text]
+
+
+def test_no_ipv6_packet_looks_up_a_route_in_mangle() -> None:
+    chains = build_ruleset(ChainContext(Family.IPV6, None, MasqueradePolicy.ALWAYS, Options())).chains
+    texts = [rule_text(rule) for rule in chains[TableName.MANGLE][names.TRAFFIC_POLICY]]
+    assert any("--match-set" in text for text in texts)
+    assert not any("addrtype" in text for text in texts)
 
 
 def test_what_is_served_is_accepted_before_rules_for_the_ports_of_the_node() -> None:
