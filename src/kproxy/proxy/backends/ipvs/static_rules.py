@@ -222,13 +222,20 @@ class _ChainBuilder:
         )
 
     def _services(self) -> tuple[Rule, ...]:
-        """Marks of packets to Services.  Those for no address of this node leave first."""
+        """Marks of packets to Services.  Those for no address of this node leave first.
+
+        Packets in a shortcut get no other mark: IPVS would not know theirs with another bit.  They would, while policy
+        Local becomes Cluster: their address is in a set to be masqueraded before the virtual server of all others has
+        remote endpoints, and has its shortcut until then.
+        """
         load_balancer = self._to(IpSet.LOAD_BALANCER)
+        in_shortcut = mark_is(*mark_masks(self._options)), self._to(IpSet.SHORTCUT)
         return (
             Rule((source_in(_LOOPBACK[self._context.family]), End.RETURN)),
             Rule((_NOT_LOCAL, End.RETURN)),
             *self._cluster_ips(),
             Rule((self._to(IpSet.CLUSTER_IP), End.ACCEPT)),
+            Rule((*in_shortcut, End.ACCEPT)),
             Rule((self._to(IpSet.EXTERNAL_IP), _MARK_MASQUERADE), "Kubernetes service external ip + port"),
             Rule((load_balancer, Jump(names.LOAD_BALANCER)), "Kubernetes service lb portal"),
             Rule((self._to(IpSet.SERVED), End.ACCEPT)),

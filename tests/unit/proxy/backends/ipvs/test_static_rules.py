@@ -46,6 +46,15 @@ def test_what_is_served_is_accepted_before_rules_for_the_ports_of_the_node() -> 
     assert accepted < texts.index("-j KUBE-NODE-PORT")
 
 
+def test_packets_in_a_shortcut_get_no_other_mark() -> None:
+    """Universe 45020: inside clients were refused while policy Local became Cluster, for IPVS knows marks as a whole."""
+    chains = build_ruleset(ChainContext(Family.IPV4, None, MasqueradePolicy.NEVER, Options())).chains
+    texts = [rule_text(rule) for rule in chains[TableName.NAT][names.SERVICES]]
+    (in_shortcut,) = [n for n, text in enumerate(texts) if "--match-set KUBE-LOCAL-SHORTCUT" in text]
+    assert texts[in_shortcut].endswith("-j ACCEPT")
+    assert in_shortcut < min(n for n, text in enumerate(texts) if "KUBE-EXTERNAL-IP" in text)
+
+
 def test_invalid_segments_reach_no_process_of_the_node_unless_tracking_is_liberal() -> None:
     """``ct.liberal``; https://github.com/kubernetes/kubernetes/issues/117924"""
     strict, liberal = (
