@@ -86,7 +86,7 @@ STEPS = (-86400.0, -3.0, 3.0, 86400.0)
 RESOURCES = (None, None, *Resource)
 OF_API = tuple(kind for kind in FaultKind if kind not in OF_NODE | OF_MACHINE)
 SHORT = (1.0, 4.0, 12.0)
-"""Seconds that a fault lasts which nothing follows."""
+"""Seconds that a last fault of the API server lasts, which nothing follows."""
 ATTEMPTS = (2, 5, 15)
 """Slow writes, one after the other, for which a last fault of writes goes on after its first change.  It ends in the middle of
 the next one, which then succeeds, with what came meanwhile."""
