@@ -206,6 +206,37 @@ UDP_IS_SERVED_AFTER_GOING_ASTRAY = case(
     regressions={"R002", "R007"},
 )
 
+WAITING = OPEN.replace(backends=(Backend(on="a1", ready=False, serving=False),))
+
+UDP_IS_SERVED_WHEN_ITS_ENDPOINT_GETS_READY = case(
+    "conntrack.udp-is-served-when-its-endpoint-gets-ready",
+    "Flows that went elsewhere while only the EndpointSlice was there, of an endpoint that is not ready, are served when the Service is back and it is.",
+    Apply(WAITING),
+    Probe(sender=pod("b2"), to=OPEN.cluster_ip, expect=REJECTED),
+    Delete(WAITING, keep_slices=True),
+    Open(flow="node-port", sender=client("a"), to=OPEN.node_port("a"), expect=UNTOUCHED),
+    Open(flow="vip", sender=client("b"), to=OPEN.vip(), expect=UNTOUCHED),
+    Open(flow="external", sender=remote("a"), to=OPEN.external_ip(), expect=UNTOUCHED),
+    Apply(WAITING),
+    Probe(sender=pod("b2"), to=OPEN.cluster_ip, expect=REJECTED),
+    Apply(OPEN),
+    Probe(sender=pod("b2"), to=OPEN.cluster_ip, expect=delivered_to("a1"), clauses=(change.READINESS,)),
+    Send(flow="node-port", expect=ON_A, clauses=(STARTS,)),
+    Send(flow="vip", expect=ON_A, clauses=(STARTS,)),
+    Send(flow="external", expect=ON_A, clauses=(STARTS,)),
+    clauses=POD_CLAUSES
+    | DATAGRAMS
+    | {
+        "traffic.not-for-a-service.untouched",
+        "endpoints.none.rejected",
+        "endpoints.not-serving.never-used",
+        change.READINESS,
+        STARTS,
+    },
+    features=EXPOSED,
+    regressions={"R007"},
+)
+
 UDP_IS_SERVED_WHEN_ITS_SERVICE_RETURNS = case(
     "conntrack.udp-is-served-when-its-service-returns",
     "Flows that went elsewhere while only the EndpointSlice was there are served when the Service is again.",
@@ -339,6 +370,7 @@ CASES: tuple[Case, ...] = (
     UDP_FOLLOWS_THE_TARGET_PORT,
     UDP_IS_SERVED_AFTER_REFUSAL,
     UDP_IS_SERVED_AFTER_GOING_ASTRAY,
+    UDP_IS_SERVED_WHEN_ITS_ENDPOINT_GETS_READY,
     UDP_IS_SERVED_WHEN_ITS_SERVICE_RETURNS,
     UDP_IS_REFUSED_WHEN_NOBODY_IS_LEFT,
     UDP_LEAVES_A_DELETED_SERVICE,

@@ -20,6 +20,7 @@ from kproxy.conformance.case import (
     pod,
     remote,
 )
+from kproxy.conformance.cases import change
 from kproxy.conformance.cases.combinations import (
     BOTH_PROTOCOLS,
     EVERY_IP,
@@ -37,6 +38,8 @@ from kproxy.conformance.cases.combinations import (
 )
 from kproxy.conformance.cases.common import EVERY_KIND, FROM_BOTH, POD_CLAUSES, SPREAD
 from kproxy.model.network import Protocol
+
+EMPTIED = (REFUSED, change.EMPTIED)
 
 ENDING = (Backend(on="a1", ready=False, serving=True, terminating=True), Backend(on="b1"))
 
@@ -111,6 +114,35 @@ ONE_PORT_WITHOUT_ENDPOINTS = case(
     regressions={"R105"},
 )
 
+WHOLE = HALF.replace(name="whole", slice_ports=None)
+PORTS_LEFT = WHOLE.replace(slice_ports=HALF.slice_ports)
+
+PORTS_LEAVE_THE_SLICES = case(
+    "no-endpoints.ports-leave-the-slices",
+    "Ports that a Service's slices list no longer are refused, and served when they are listed again; another port is served throughout.",
+    Apply(WHOLE),
+    Probe(sender=pod("a2"), to=WHOLE.cluster_ip.at("b"), expect=delivered_to("a1", "b1")),
+    *probe_each_address(client("a"), WHOLE, FROM_BOTH, UDP_SERVED, port="c"),
+    Apply(PORTS_LEFT),
+    Probe(sender=pod("a2"), to=WHOLE.cluster_ip.at("b"), expect=REJECTED, clauses=EMPTIED),
+    *probe_each_address(client("a"), WHOLE, REJECTED, *EMPTIED, port="b"),
+    *probe_each_address(pod("b2"), WHOLE, REJECTED, *EMPTIED, port="c"),
+    Probe(sender=pod("a2"), to=WHOLE.cluster_ip.at("a"), expect=delivered_to("a1", "b1")),
+    Apply(WHOLE),
+    Probe(
+        sender=pod("a2"),
+        to=WHOLE.cluster_ip.at("b"),
+        expect=delivered_to("a1", "b1"),
+        clauses=(change.ENDPOINT_ADDED,),
+    ),
+    *probe_each_address(client("a"), WHOLE, FROM_BOTH, change.ENDPOINT_ADDED, port="c"),
+    clauses=EVERY_KIND
+    | POD_CLAUSES
+    | REWRITTEN
+    | {*EMPTIED, UDP_SERVED, change.ENDPOINT_ADDED, "slices.ports.matched-by-name-and-protocol"},
+    features=EXPOSED,
+)
+
 EMPTY_SEVERAL = SEVERAL.replace(name="empty", backends=(), external_policy=LOCAL, ports=BOTH_PROTOCOLS)
 
 REFUSED_AT_EACH = case(
@@ -129,5 +161,6 @@ CASES: tuple[Case, ...] = (
     TERMINATING_AT_EVERY_ADDRESS,
     TERMINATING_UNDER_CLUSTER_POLICY,
     ONE_PORT_WITHOUT_ENDPOINTS,
+    PORTS_LEAVE_THE_SLICES,
     REFUSED_AT_EACH,
 )
