@@ -190,9 +190,34 @@ UDP_REFUSED_WHERE_NO_ENDPOINT_IS_LEFT = case(
     },
 )
 
+UDP_LEAVES_AN_ENDPOINT_THAT_SERVED_TO_THE_END = case(
+    "conntrack.udp-leaves-an-endpoint-that-served-to-the-end",
+    "A flow stays with an endpoint that terminates and serves, and moves when that is gone without having stopped.",
+    Apply(DNS),
+    Open(flow="old", sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
+    Apply(
+        DNS.replace(
+            backends=(Backend(on="a1", ready=False, serving=True, terminating=True), Backend(on="b1"))
+        )
+    ),
+    Send(flow="old", expect=SAME_ENDPOINT, clauses=(SERVES_ON,)),
+    Apply(DNS.replace(backends=(Backend(on="b1"),))),
+    Probe(
+        sender=pod("b2"),
+        to=DNS.cluster_ip,
+        expect=delivered_to("b1"),
+        count=6,
+        clauses=(change.ENDPOINT_REMOVED,),
+    ),
+    Send(flow="old", expect=delivered_to("b1"), clauses=(MOVES,)),
+    clauses=POD_CLAUSES | DATAGRAMS | {change.ENDPOINT_REMOVED, SERVES_ON, MOVES},
+    features={Feature.TERMINATING_ENDPOINTS},
+)
+
 CASES: tuple[Case, ...] = (
     UDP_STAYS_WHEN_POLICIES_CHANGE,
     UDP_STAYS_WHERE_POLICY_LEAVES_NOTHING,
     UDP_STAYS_WHILE_ITS_ENDPOINT_SERVES,
+    UDP_LEAVES_AN_ENDPOINT_THAT_SERVED_TO_THE_END,
     UDP_REFUSED_WHERE_NO_ENDPOINT_IS_LEFT,
 )

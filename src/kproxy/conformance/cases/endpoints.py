@@ -163,6 +163,44 @@ TERMINATING_ONES_STEP_IN_OVER_UDP = case(
     features=TERMINATING,
 )
 
+SERVING_ON = service("serving-on", backends=(draining("a1"), draining("b1")), type=Type.NODE_PORT)
+ONE_STOPPED = SERVING_ON.replace(backends=(terminated("a1"), draining("b1")))
+STOPPED = SERVING_ON.replace(backends=(terminated("a1"), terminated("b1")))
+
+TERMINATING_ONES_STOP_SERVING = case(
+    "terminating.stop-serving-one-after-the-other",
+    "Of endpoints that all terminate, one that stops serving gets no more connections; when the last one stops they are refused.",
+    Apply(SERVING_ON),
+    Probe(sender=pod("a3"), to=SERVING_ON.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(sender=client("a"), to=SERVING_ON.node_port("a"), expect=FROM_BOTH),
+    Apply(ONE_STOPPED),
+    Probe(
+        sender=pod("a3"),
+        to=SERVING_ON.cluster_ip,
+        expect=delivered_to("b1"),
+        count=8,
+        clauses=(change.READINESS,),
+    ),
+    Probe(
+        sender=client("a"), to=SERVING_ON.node_port("a"), expect=FROM_B1, count=8, clauses=(change.READINESS,)
+    ),
+    Apply(STOPPED),
+    Probe(sender=pod("a3"), to=SERVING_ON.cluster_ip, expect=REJECTED, clauses=(change.READINESS,)),
+    Probe(sender=client("a"), to=SERVING_ON.node_port("a"), expect=REJECTED, clauses=(change.READINESS,)),
+    clauses=POD_CLAUSES
+    | SPREAD
+    | FALLBACK
+    | {
+        "node-port.reaches-ready-endpoint",
+        "node-port.every-node.served",
+        "masquerade.external-policy-cluster.rewritten",
+        "endpoints.none.rejected",
+        "endpoints.not-serving.never-used",
+        change.READINESS,
+    },
+    features=TERMINATING | {Feature.NODE_PORT},
+)
+
 TERMINATING_ONES_STAND_BACK = case(
     "terminating.stand-back-beside-a-ready-one",
     "One ready endpoint anywhere is enough, and those that terminate get no new connection.",
@@ -395,6 +433,7 @@ CASES: tuple[Case, ...] = (
     NOBODY_USABLE_IS_REFUSED,
     TERMINATING_ONES_STEP_IN,
     TERMINATING_ONES_STEP_IN_OVER_UDP,
+    TERMINATING_ONES_STOP_SERVING,
     TERMINATING_ONES_STAND_BACK,
     EACH_NODE_FALLS_BACK_BY_ITSELF,
     TERMINATING_ELSEWHERE_ONLY,

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from kproxy.conformance.case import (
     DROPPED,
+    UNTOUCHED,
     Apply,
     Case,
+    Delete,
     Feature,
     Policy,
     Port,
@@ -20,9 +22,11 @@ from kproxy.conformance.case import (
     client,
     delivered_to,
     pod,
+    pods,
     remote,
     service,
 )
+from kproxy.conformance.cases import change
 from kproxy.conformance.cases.combinations import (
     BOTH_PROTOCOLS,
     EXTERNAL,
@@ -32,7 +36,7 @@ from kproxy.conformance.cases.combinations import (
     REWRITTEN,
     UDP_SERVED,
 )
-from kproxy.conformance.cases.common import FROM_B1, FROM_BOTH
+from kproxy.conformance.cases.common import FROM_B1, FROM_BOTH, POD_CLAUSES
 
 INSIDE, OUTSIDE = "source-ranges.inside-allowed", "source-ranges.outside-dropped"
 
@@ -58,6 +62,39 @@ SHARED_WITH_OTHER_RANGES = case(
     clauses=REWRITTEN | {"load-balancer.reaches-ready-endpoint", INSIDE, OUTSIDE},
     features={Feature.LOAD_BALANCER, Feature.SOURCE_RANGES},
     regressions={"R045"},
+)
+
+ENDING = SITE_FOR_FAR.replace(name="ending")
+BESIDE = service("beside", "a1")
+
+RANGES_END_WITH_THEIR_SERVICE = case(
+    "source-ranges.end-with-their-service",
+    "When a Service with ranges is deleted, nobody is kept from its address, and other Services go on to change; it comes back with other ranges.",
+    Apply(ENDING, BESIDE),
+    Probe(sender=remote("a"), to=ENDING.vip(), expect=FROM_B1, clauses=(INSIDE,)),
+    Probe(sender=client("a"), to=ENDING.vip(), expect=DROPPED, clauses=(OUTSIDE,)),
+    Delete(ENDING),
+    Probe(sender=remote("a"), to=ENDING.vip(), expect=UNTOUCHED, clauses=(change.SERVICE_DELETED,)),
+    Probe(sender=client("a"), to=ENDING.vip(), expect=UNTOUCHED, clauses=(change.SERVICE_DELETED,)),
+    Apply(BESIDE.replace(backends=pods("b1"))),
+    Probe(
+        sender=pod("a2"), to=BESIDE.cluster_ip, expect=delivered_to("b1"), count=4, clauses=change.FOLLOWED
+    ),
+    Apply(ENDING.replace(source_ranges=(SourceRange.NODE_NETWORK,))),
+    Probe(sender=client("a"), to=ENDING.vip(), expect=FROM_B1, clauses=(INSIDE, change.SERVICE_RECREATED)),
+    Probe(sender=remote("a"), to=ENDING.vip(), expect=DROPPED, clauses=(OUTSIDE,)),
+    clauses=POD_CLAUSES
+    | REWRITTEN
+    | {
+        "load-balancer.reaches-ready-endpoint",
+        "traffic.not-for-a-service.untouched",
+        change.SERVICE_DELETED,
+        change.SERVICE_RECREATED,
+        *change.FOLLOWED,
+        INSIDE,
+        OUTSIDE,
+    },
+    features={Feature.LOAD_BALANCER, Feature.SOURCE_RANGES},
 )
 
 LOCAL = Policy.LOCAL
@@ -145,6 +182,7 @@ RANGES_OVERLAP = case(
 
 CASES: tuple[Case, ...] = (
     SHARED_WITH_OTHER_RANGES,
+    RANGES_END_WITH_THEIR_SERVICE,
     RANGES_UNDER_LOCAL_POLICY,
     MANY,
     RANGES_OVERLAP,
