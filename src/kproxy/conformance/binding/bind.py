@@ -188,8 +188,13 @@ class Instance:
         return FIRST_HEALTH_PORT + self.block(service)
 
     def target_port(self, service: CaseService, port: Port, shift: int = 0) -> int:
-        """Port that the endpoints of a service port listen on; unique to this instance, service port and shift."""
-        slot = self.block(service) * PORTS_PER_SERVICE + _port_slot(port.name)
+        """Port that the endpoints of a service port listen on; unique to this instance, service port and shift.
+
+        Services that share their target ports have the same.
+        """
+        other = service.same_target_ports_as
+        owner = self._declared_service(other, 0) if other else service
+        slot = self.block(owner) * PORTS_PER_SERVICE + _port_slot(port.name)
         return FIRST_TARGET_PORT + slot * 2 + shift
 
     def address_on(self, on: str, family: Family | None = None) -> Address:

@@ -145,6 +145,8 @@ class CaseService:
     """Name of a Service (maybe deleted) of this case whose cluster IP this one has."""
     same_vip_as: str | None = None
     """Name of a Service of this case whose load balancer IPs (and external IPs) this one has."""
+    same_target_ports_as: str | None = None
+    """Name of a Service of this case whose target ports this one has: by port name, so that a pod behind both is one endpoint."""
     generation: int = 0
     """Generation: a different number gives the same name other cluster, external and load balancer IPs and node ports."""
 

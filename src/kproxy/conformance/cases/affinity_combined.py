@@ -6,19 +6,24 @@ Only values; the vocabulary is `kproxy.conformance.case`.
 from __future__ import annotations
 
 from kproxy.conformance.case import (
+    REJECTED,
     Apply,
     Backend,
     Case,
+    Delete,
     Feature,
     Policy,
     Probe,
     case,
     client,
     delivered_to,
+    pod,
     remote,
+    service,
 )
+from kproxy.conformance.cases import change
 from kproxy.conformance.cases.combinations import EXPOSED, EXTERNAL, KEPT, OPEN, external_targets
-from kproxy.conformance.cases.common import EVERY_KIND
+from kproxy.conformance.cases.common import EVERY_KIND, POD_CLAUSES, SPREAD
 
 LOCAL = Policy.LOCAL
 
@@ -48,4 +53,34 @@ AFFINITY_UNDER_LOCAL_POLICY = case(
     regressions={"R091"},
 )
 
-CASES: tuple[Case, ...] = (AFFINITY_UNDER_LOCAL_POLICY,)
+PLAIN = service("plain", "a1", "b1", "b2")
+SAME_PODS = PLAIN.replace(name="sticky", same_target_ports_as="plain", affinity_seconds=10800)
+AGAIN = Probe(
+    sender=pod("a2"),
+    to=SAME_PODS.cluster_ip,
+    expect=delivered_to("a1", "b1", "b2"),
+    count=12,
+    sticky_group="pod",
+    clauses=(STICKS,),
+)
+IN_TURN = Probe(sender=pod("a2"), to=PLAIN.cluster_ip, expect=delivered_to("a1", "b1", "b2"), spread=True)
+
+PODS_BEHIND_TWO_SERVICES = case(
+    "affinity.pods-behind-another-service-too",
+    "Of two Services with the same pods and target port one has affinity and one has none, also when either loses the pods.",
+    Apply(PLAIN, SAME_PODS),
+    AGAIN,
+    IN_TURN,
+    Apply(PLAIN.replace(backends=())),
+    Probe(sender=pod("a2"), to=PLAIN.cluster_ip, expect=REJECTED, clauses=(change.EMPTIED,)),
+    AGAIN,
+    Apply(PLAIN),
+    AGAIN,
+    IN_TURN,
+    Delete(SAME_PODS),
+    IN_TURN,
+    clauses=POD_CLAUSES | SPREAD | {"endpoints.none.rejected", change.EMPTIED, STICKS},
+    features={Feature.SESSION_AFFINITY},
+)
+
+CASES: tuple[Case, ...] = (AFFINITY_UNDER_LOCAL_POLICY, PODS_BEHIND_TWO_SERVICES)

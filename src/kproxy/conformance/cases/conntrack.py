@@ -332,6 +332,24 @@ ENTRIES_OF_OTHERS_STAY = case(
     regressions={"R009"},
 )
 
+SAME_POD = DNS.replace(name="dns-too", same_target_ports_as="dns")
+
+UDP_OF_ANOTHER_SERVICE_STAYS = case(
+    "conntrack.udp-of-another-service-of-the-pod-stays",
+    "When an endpoint leaves one of two Services, flows to it by the other stay, and move when it leaves that too.",
+    Apply(DNS, SAME_POD),
+    Open(flow="one", sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
+    Open(flow="other", sender=pod("b2"), to=SAME_POD.cluster_ip, expect=delivered_to("a1")),
+    Apply(MOVED),
+    Probe(sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("b1"), clauses=(change.ENDPOINT_REMOVED,)),
+    Send(flow="one", expect=delivered_to("b1"), clauses=(MOVES,)),
+    Send(flow="other", expect=SAME_ENDPOINT, clauses=(UNRELATED,)),
+    Apply(SAME_POD.replace(backends=MOVED.backends)),
+    Send(flow="one", expect=delivered_to("b1"), clauses=(UNRELATED,)),
+    Send(flow="other", expect=delivered_to("b1"), clauses=(MOVES,)),
+    clauses=POD_CLAUSES | DATAGRAMS | {change.ENDPOINT_REMOVED, MOVES, UNRELATED},
+)
+
 TCP_OF_THE_SAME_NUMBER_STAYS = case(
     "conntrack.tcp-of-the-same-number-stays",
     "When both twins of a number lose their endpoint the datagrams move and the connection stays.",
@@ -375,5 +393,6 @@ CASES: tuple[Case, ...] = (
     UDP_IS_REFUSED_WHEN_NOBODY_IS_LEFT,
     UDP_LEAVES_A_DELETED_SERVICE,
     ENTRIES_OF_OTHERS_STAY,
+    UDP_OF_ANOTHER_SERVICE_STAYS,
     TCP_OF_THE_SAME_NUMBER_STAYS,
 )

@@ -237,7 +237,10 @@ def test_no_two_cases_share_a_port_number_of_an_endpoint_or_a_node() -> None:
     for instance in INSTANCES:
         forms = {(s.name, s.generation, p.name): (s, p) for s in instance.services for p in s.ports}
         targets += [
-            instance.target_port(service, port, shift) for service, port in forms.values() for shift in (0, 1)
+            instance.target_port(service, port, shift)
+            for service, port in forms.values()
+            for shift in (0, 1)
+            if service.same_target_ports_as is None
         ]
         node_ports += {
             number for service, port in forms.values() if (number := instance.node_port(service, port))
