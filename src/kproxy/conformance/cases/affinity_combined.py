@@ -6,6 +6,7 @@ Only values; the vocabulary is `kproxy.conformance.case`.
 from __future__ import annotations
 
 from kproxy.conformance.case import (
+    MASQUERADED,
     REJECTED,
     Apply,
     Backend,
@@ -14,10 +15,12 @@ from kproxy.conformance.case import (
     Feature,
     Policy,
     Probe,
+    Type,
     case,
     client,
     delivered_to,
     pod,
+    pods,
     remote,
     service,
 )
@@ -83,4 +86,36 @@ PODS_BEHIND_TWO_SERVICES = case(
     features={Feature.SESSION_AFFINITY},
 )
 
-CASES: tuple[Case, ...] = (AFFINITY_UNDER_LOCAL_POLICY, PODS_BEHIND_TWO_SERVICES)
+ALONE = service("alone", "a1", affinity_seconds=10800, type=Type.NODE_PORT)
+JOINED = ALONE.replace(backends=pods("a1", "b1", "b2"))
+ADDED = "affinity.endpoint-added.stays"
+
+
+def _of_one_group(*on: str, clauses: tuple[str, ...]) -> tuple[Probe, ...]:
+    """Probes of some clients, each of which must reach the endpoint of all its probes in the case."""
+    inside = [(pod(name), ALONE.cluster_ip, delivered_to(*on)) for name in ("a2", "a3", "b3")]
+    outside = (client("a"), ALONE.node_port("a"), delivered_to(*on, source=MASQUERADED))
+    return tuple(
+        Probe(sender=sender, to=to, expect=expect, count=4, sticky_group=str(sender), clauses=clauses)
+        for sender, to, expect in (*inside, outside)
+    )
+
+
+BEGINS_WITH_ONE = case(
+    "affinity.begins-with-a-single-endpoint",
+    "Clients that reached a Service's only endpoint stay with it when others join.",
+    Apply(ALONE),
+    *_of_one_group("a1", clauses=(STICKS,)),
+    Apply(JOINED),
+    *_of_one_group("a1", "b1", "b2", clauses=(STICKS, ADDED)),
+    clauses=POD_CLAUSES
+    | {
+        "node-port.reaches-ready-endpoint",
+        "masquerade.external-policy-cluster.rewritten",
+        STICKS,
+        ADDED,
+    },
+    features={Feature.SESSION_AFFINITY, Feature.NODE_PORT},
+)
+
+CASES: tuple[Case, ...] = (AFFINITY_UNDER_LOCAL_POLICY, PODS_BEHIND_TWO_SERVICES, BEGINS_WITH_ONE)
