@@ -190,8 +190,8 @@ UDP_REFUSED_WHERE_NO_ENDPOINT_IS_LEFT = case(
     },
 )
 
-UDP_LEAVES_AN_ENDPOINT_THAT_SERVED_TO_THE_END = case(
-    "conntrack.udp-leaves-an-endpoint-that-served-to-the-end",
+UDP_STAYS_UNTIL_ITS_ENDPOINT_IS_GONE = case(
+    "conntrack.udp-stays-until-its-endpoint-is-gone",
     "A flow stays with an endpoint that terminates and serves, and moves when that is gone without having stopped.",
     Apply(DNS),
     Open(flow="old", sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
@@ -218,6 +218,6 @@ CASES: tuple[Case, ...] = (
     UDP_STAYS_WHEN_POLICIES_CHANGE,
     UDP_STAYS_WHERE_POLICY_LEAVES_NOTHING,
     UDP_STAYS_WHILE_ITS_ENDPOINT_SERVES,
-    UDP_LEAVES_AN_ENDPOINT_THAT_SERVED_TO_THE_END,
+    UDP_STAYS_UNTIL_ITS_ENDPOINT_IS_GONE,
     UDP_REFUSED_WHERE_NO_ENDPOINT_IS_LEFT,
 )
