@@ -29,6 +29,7 @@ class UdpFrontends:
     """UDP frontends, and the serving endpoints of each.
 
     ``node_addresses`` and ``localhost``: the destinations at which the ports of ``by_node_port`` are frontends.
+    ``other_addresses``: the node's further ones, at which an earlier process, in another mode, may have served them.
     ``ranges``: any destination in them is a frontend, of no endpoint if it is not in ``by_socket``. ``relay_sockets``: all of a
     relay's; ``pools``: those that frontends lead to, by address and port, or by node port alone. Both are empty in modes without one.
     """
@@ -37,6 +38,7 @@ class UdpFrontends:
     by_node_port: Mapping[int, frozenset[Socket]] = field(default_factory=dict)
     node_addresses: frozenset[Address] = frozenset()
     localhost: bool = False
+    other_addresses: frozenset[Address] = frozenset()
     ranges: tuple[Network, ...] = ()
     relay_sockets: frozenset[Socket] = frozenset()
     pools: Mapping[Socket | int, frozenset[Socket]] = field(default_factory=dict)
@@ -68,6 +70,16 @@ class UdpFrontends:
             return frozenset()
         return found
 
+    def may_be_left(self, destination: Socket) -> bool:
+        """True if it is a node port at an address of the node that serves none."""
+        address, port = destination
+        return port in self.by_node_port and address in self.other_addresses
+
+    def leads(self, flow: UdpFlow) -> bool:
+        """True if a flow to such a destination goes to an endpoint of the node port."""
+        there = self.may_be_left(flow.destination)
+        return there and flow.is_dnat and flow.reply_source in self.by_node_port[flow.destination[1]]
+
     def __bool__(self) -> bool:
         return bool(self.by_socket or self.by_node_port or self.ranges)
 
@@ -83,6 +95,7 @@ def udp_frontends(plan: Plan, local: Iterable[Address]) -> UdpFrontends:
     by_node_port: dict[int, frozenset[Socket]] = {}
     pools: dict[Socket | int, frozenset[Socket]] = {}
     relay_sockets: set[Socket] = set()
+    own = tuple(local)
     for service in plan.services:
         if service.protocol is not Protocol.UDP:
             continue
@@ -99,8 +112,9 @@ def udp_frontends(plan: Plan, local: Iterable[Address]) -> UdpFrontends:
     return UdpFrontends(
         by_socket,
         by_node_port,
-        _node_addresses(plan.node_ports, plan.family, local),
+        _node_addresses(plan.node_ports, plan.family, own),
         plan.node_ports.localhost,
+        _other_addresses(plan.node_ports, plan.family, own),
         relay_sockets=frozenset(relay_sockets),
         pools=pools,
     )
@@ -112,14 +126,17 @@ def is_stale(flow: UdpFlow, before: UdpFrontends, now: UdpFrontends) -> bool:
         A frontend's flow must be answered by one of its serving endpoints.  So an entry made before there
         were any, which goes to the service's own address, is stale (``conntrack.udp.served-after-first-endpoint``).
     Of flows to a destination that
-        is no frontend any more only translated ones are stale: they were the service's.
+        is no frontend any more only translated ones are stale: they were the service's.  So are those that an earlier process
+        led to a node port's endpoint at an address of the node which serves none now, once that is no endpoint.
 
         Clauses ``conntrack.udp.moves-off-removed-endpoint``, ``conntrack.udp.moves-off-old-target-port``.
     """
     serving = now.serving(flow.destination)
     if serving is not None:
         return flow.reply_source not in serving or now.leads_elsewhere(flow, before)
-    return flow.is_dnat and before.serving(flow.destination) is not None
+    if before.serving(flow.destination) is not None:
+        return flow.is_dnat
+    return before.leads(flow) and not now.leads(flow)
 
 
 class ConntrackCleaner:
@@ -155,7 +172,10 @@ class ConntrackCleaner:
 
     def _remove(self, before: UdpFrontends, now: UdpFrontends) -> int:
         def wanted(destination: Socket) -> bool:
-            return now.serving(destination) is not None or before.serving(destination) is not None
+            return any(
+                frontends.serving(destination) is not None or frontends.may_be_left(destination)
+                for frontends in (now, before)
+            )
 
         flows = conntrack.list_udp_flows(self._family, wanted)
         return conntrack.delete_flows([flow for flow in flows if is_stale(flow, before, now)])
@@ -181,4 +201,12 @@ def _sockets(endpoints: Iterable[PoolEndpoint]) -> frozenset[Socket]:
 def _node_addresses(ports: NodePorts, family: Family, local: Iterable[Address]) -> frozenset[Address]:
     if ports.addresses is not None:
         return frozenset(ports.addresses)
+    return _of_family(family, local)
+
+
+def _other_addresses(ports: NodePorts, family: Family, local: Iterable[Address]) -> frozenset[Address]:
+    return frozenset() if ports.addresses is None else _of_family(family, local) - set(ports.addresses)
+
+
+def _of_family(family: Family, local: Iterable[Address]) -> frozenset[Address]:
     return frozenset(a for a in local if family_of(a) is family and not a.is_loopback)

@@ -178,3 +178,21 @@ def test_a_flow_whose_frontend_leads_nowhere_now_stays() -> None:
     held = flow((NODE, NODE_PORT), CLUSTER_SOCKET)
     assert not is_stale(held, relayed((CLUSTER_SOCKET,)), relayed(()))
     assert is_stale(held, relayed(()), relayed((LOCAL_SOCKET,))), "and moves once it leads somewhere"
+
+
+def test_a_flow_at_an_address_that_serves_no_node_ports_any_more_ends_with_its_endpoint() -> None:
+    """Universe 48010: begun under iptables mode at a second address, which nftables mode does not serve by default."""
+    serves = NodePorts((ip_address("192.0.2.7"),), localhost=False)
+    before, moved, gone = (
+        frontends(*services, ports=serves) for services in ((dns(FIRST),), (dns(SECOND),), ())
+    )
+    left = flow((NODE, NODE_PORT), FIRST)
+    assert is_stale(left, before, moved)
+    assert is_stale(left, before, gone)
+    assert not is_stale(left, before, before)
+    by_another_program, elsewhere = (
+        flow((NODE, NODE_PORT), ("10.9.9.9", 53)),
+        flow(("192.0.2.200", NODE_PORT), FIRST),
+    )
+    assert not is_stale(by_another_program, before, gone)
+    assert not is_stale(elsewhere, before, gone)
