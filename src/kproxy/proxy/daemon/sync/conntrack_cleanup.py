@@ -123,13 +123,12 @@ def udp_frontends(plan: Plan, local: Iterable[Address]) -> UdpFrontends:
 def is_stale(flow: UdpFlow, before: UdpFrontends, now: UdpFrontends) -> bool:
     """True if a flow contradicts the frontends ``now``; ``before``: those until now.
 
-        A frontend's flow must be answered by one of its serving endpoints.  So an entry made before there
-        were any, which goes to the service's own address, is stale (``conntrack.udp.served-after-first-endpoint``).
-    Of flows to a destination that
-        is no frontend any more only translated ones are stale: they were the service's.  So are those that an earlier process
-        led to a node port's endpoint at an address of the node which serves none now, once that is no endpoint.
+    A frontend's flow must be answered by one of its serving endpoints.  So an entry made before there were any, which goes
+    to the service's own address, is stale (``conntrack.udp.served-after-first-endpoint``).  Of flows to a destination that
+    is no frontend any more only translated ones are stale: they were the service's.  So are those that an earlier process
+    led to a node port's endpoint at an address of the node which serves none now, once that is no endpoint.
 
-        Clauses ``conntrack.udp.moves-off-removed-endpoint``, ``conntrack.udp.moves-off-old-target-port``.
+    Clauses ``conntrack.udp.moves-off-removed-endpoint``, ``conntrack.udp.moves-off-old-target-port``.
     """
     serving = now.serving(flow.destination)
     if serving is not None:
