@@ -81,6 +81,11 @@ class Profile:
     """
     mode_before: bool = False
     """A node's proxy runs in another of the subject's modes until its restart (`Subject.mode_before`)."""
+    lone_changes: bool = False
+    """From the second round on nothing but its case's own changes is written.
+
+    Elsewhere a Service of the lab follows each round, and makes a proxy write again, what it had missed included.
+    """
     environment: tuple[tuple[str, str], ...] = ()
     """Additional environment variables of the subject's processes, as pairs."""
     isolated: bool = False

@@ -1,13 +1,27 @@
 """Cases of the topic change: how soon changes are in effect; and its clauses by short names, which steps of other cases cite.
 
 Only values.  What is timed are the sentinels' own changes, each alone, after every round of the lab: see
-`kproxy.conformance.engine.convergence`.
+`kproxy.conformance.engine.convergence`.  What must be in effect though nothing follows it is in the profile `LONE_CHANGES`.
 """
 
 from __future__ import annotations
 
-from kproxy.conformance.case import Apply, Case, CheckLatency, Delete, Probe, case, delivered_to, pod, service
-from kproxy.conformance.cases.common import POD_CLAUSES
+from kproxy.conformance.case import (
+    REJECTED,
+    Apply,
+    Case,
+    CheckLatency,
+    Delete,
+    Feature,
+    Probe,
+    case,
+    delivered_to,
+    pod,
+    service,
+)
+from kproxy.conformance.cases.common import POD_CLAUSES, draining, terminated
+from kproxy.conformance.cases.profiles import LONE_CHANGES
+from kproxy.model.network import Family
 
 ENDPOINT_ADDED = "change.endpoint-added.used"
 ENDPOINT_REMOVED = "change.endpoint-removed.not-used"
@@ -44,4 +58,42 @@ CHANGES_ARE_IN_EFFECT_SOON = case(
     clauses=POD_CLAUSES | {*FOLLOWED, "change.in-effect-soon"},
 )
 
-CASES: tuple[Case, ...] = (CHANGES_ARE_IN_EFFECT_SOON,)
+MOVING = service("moving", "a1", "a3")
+MOVED = service("moving", "b1", "b3")
+DRAINED = service("draining", backends=(draining("a1"), draining("b1")))
+ONE_STOPPED = DRAINED.replace(backends=(terminated("a1"), draining("b1")))
+FULL, EMPTY = service("full", "a1"), service("full")
+
+ENDPOINTS_CHANGE_ALONE = case(
+    "convergence.endpoints-change-alone",
+    "Endpoints that change one Service at a time, while nothing else does and nothing follows, are so in effect: others in their "
+    "place, one that stops serving among such as terminate, the last one gone and back.",
+    Apply(MOVING, DRAINED, FULL),
+    Probe(sender=FROM_A, to=MOVING.cluster_ip, expect=delivered_to("a1", "a3"), spread=True),
+    Probe(sender=FROM_B, to=DRAINED.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(sender=FROM_A, to=FULL.cluster_ip, expect=delivered_to("a1")),
+    Apply(MOVED),
+    Probe(
+        sender=FROM_A, to=MOVING.cluster_ip, expect=delivered_to("b1", "b3"), spread=True, clauses=FOLLOWED
+    ),
+    Apply(ONE_STOPPED),
+    Probe(sender=FROM_B, to=DRAINED.cluster_ip, expect=delivered_to("b1"), count=8, clauses=(READINESS,)),
+    Apply(EMPTY),
+    Probe(sender=FROM_B, to=FULL.cluster_ip, expect=REJECTED, clauses=(EMPTIED,)),
+    Apply(FULL),
+    Probe(sender=FROM_B, to=FULL.cluster_ip, expect=delivered_to("a1"), clauses=(ENDPOINT_ADDED,)),
+    clauses=POD_CLAUSES
+    | {
+        *FOLLOWED,
+        "balancing.every-endpoint-chosen",
+        "endpoints.terminating.used-when-none-ready",
+        "endpoints.none.rejected",
+        EMPTIED,
+        READINESS,
+    },
+    features={Feature.TERMINATING_ENDPOINTS},
+    profile=LONE_CHANGES,
+    families=(Family.IPV4,),
+)
+
+CASES: tuple[Case, ...] = (CHANGES_ARE_IN_EFFECT_SOON, ENDPOINTS_CHANGE_ALONE)

@@ -41,6 +41,8 @@ from kproxy.conformance.cases.common import (
     LOCAL_CLAUSES,
     POD_CLAUSES,
     SPREAD,
+    draining,
+    terminated,
 )
 from kproxy.model.network import Protocol
 
@@ -53,16 +55,6 @@ FALLBACK = {"endpoints.terminating.used-when-none-ready"}
 def unready(on: str) -> Backend:
     """An endpoint that is starting, or failing its readiness probe."""
     return Backend(on=on, ready=False, serving=False, terminating=False)
-
-
-def draining(on: str, in_slice: int = 0) -> Backend:
-    """An endpoint that terminates and still serves."""
-    return Backend(on=on, ready=False, serving=True, terminating=True, slice=in_slice)
-
-
-def terminated(on: str) -> Backend:
-    """An endpoint that terminates and does not serve any more."""
-    return Backend(on=on, ready=False, serving=False, terminating=True)
 
 
 NEIGHBOUR = service("neighbour", "b3")

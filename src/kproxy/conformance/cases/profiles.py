@@ -17,6 +17,7 @@ __all__ = [
     "LARGE",
     "LIBERAL",
     "LOCALHOST_OFF",
+    "LONE_CHANGES",
     "MASQUERADE_ALL",
     "MODE_CHANGE",
     "NODE_CIDR",
@@ -101,6 +102,9 @@ WATCHES = Profile(name="watches", isolated=True)
 
 LARGE = Profile(name="large", isolated=True)
 """For Services with hundreds of endpoints; and, as proxies are never restarted there, for nodes that change their zone."""
+
+LONE_CHANGES = Profile(name="lone-changes", lone_changes=True, isolated=True)
+"""For the one case whose changes nothing follows; another's would make a proxy write again what it had missed."""
 
 MODE_CHANGE = Profile(name="mode-change", mode_before=True, isolated=True)
 """For proxies that run in another mode before they are restarted in the one that is judged."""

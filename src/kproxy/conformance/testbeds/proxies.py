@@ -110,7 +110,7 @@ class Proxies:
         variant: Xtables,
         directory: Path,
     ) -> None:
-        self._network, self._subject, self.mode, self._profile = network, subject, mode, profile
+        self._network, self._subject, self.mode, self.profile = network, subject, mode, profile
         self._directory = directory
         self.nodes: Mapping[str, NodeIdentity] = node_identities(LAB)
         """Nodes that it runs on, with their identities; to be changed before the start."""
@@ -146,7 +146,7 @@ class Proxies:
         if masquerade_bit is not None:
             self._masquerade_bits[node] = masquerade_bit
         values = self._write_files(node)
-        environment = {**self._environment(values), **dict(self._profile.environment)}
+        environment = {**self._environment(values), **dict(self.profile.environment)}
         self._running[node] = []
         before: Sequence[str] = ()
         for program in self._subject.all_processes:
@@ -359,8 +359,8 @@ class Proxies:
         Path(values["kubeconfig"]).write_text(
             server.kubeconfig(API_ADDRESS) if server else kubeconfig(values["api_server"])
         )
-        bit = self._masquerade_bits.get(node, self._profile.masquerade_bit)
-        profile = replace(self._profile, masquerade_bit=bit)
+        bit = self._masquerade_bits.get(node, self.profile.masquerade_bit)
+        profile = replace(self.profile, masquerade_bit=bit)
         Path(values["config"]).write_text(kube_proxy_configuration(profile, place))
         for name, template in self._subject.files.items():
             (home / name).write_text(fill_placeholders(template, values))

@@ -18,6 +18,9 @@ A sentinel has a fresh name and cluster IP, so the reply of an old one cannot be
 If a sentinel is overdue, the cause has to be known: `control` connects to the sentinels' pod directly. If that fails
 the lab is broken (`HarnessError`), else the subject is (`SubjectFailed`, `NothingServed` if it has never served).
 
+In a profile with ``lone_changes`` no sentinel follows from the second round on, so that a change which a proxy has missed
+stays missed: `pass_time` waits several times as long as changes that came alone have taken in the first round.
+
 A proxy whose writes fail by injection is excused; if those of one family fail, it has half of the time to serve the
 other, since every system call of it and of its tools is traced meanwhile. When it can write again it has to apply the
 backlog by itself, so it first has a quarter of the time to serve the last sentinel, before a new one would trigger a
@@ -50,6 +53,10 @@ _OF_THE_TIME = 1 / 4
 """Fraction of the time limit that a proxy has to apply what it could not write before."""
 _WHILE_TRACED = 1 / 2
 """Fraction that it has to apply what it can write while it cannot write all."""
+_ALONE = 1 / 12
+"""Fraction that a change which comes alone may take: by default that of `kproxy.conformance.engine.convergence.BOUND`."""
+_LEAST, _TIMES_THE_SLOWEST = 1.0, 5
+"""Shortest wait for such a change, in seconds, and the longest in units of the slowest that was timed."""
 _SECOND = (ChangeKind.MOVED, ChangeKind.DELETED, ChangeKind.PORT, ChangeKind.CREATED)
 """Kinds of the second change, in turn: each an isolated change."""
 
@@ -74,7 +81,9 @@ class Settling:
         self._seconds = seconds
         self._numbers = itertools.count()
         self._standing: list[Sentinel] = []
-        self._served = self._works = False
+        self._works = False
+        self.served = False
+        """True once the subject has served a Service everywhere."""
         self._unwritable: set[Place] = set()
         self._caught_up = True
         self._topology, self.families = topology, topology.families
@@ -108,8 +117,14 @@ class Settling:
         except SubjectFailed as reason:
             if isinstance(reason, Overdue) and not self._works:
                 await self.control()
-            raise reason if self._served else NothingServed(str(reason)) from reason
-        self._served = True
+            raise reason if self.served else NothingServed(str(reason)) from reason
+        self.served = True
+
+    async def pass_time(self, check: Check) -> None:
+        """Return when a change that came alone must be in effect, judged by those that were timed here; write nothing."""
+        slowest = max(sample.seconds for sample in self.applied if sample.isolated)
+        await asyncio.sleep(min(max(_TIMES_THE_SLOWEST * slowest, _LEAST), self._seconds * _ALONE))
+        check()
 
     async def control(self) -> None:
         """Reach the sentinels' pod from every node in every family, without a Service; raises `HarnessError`.
@@ -169,7 +184,7 @@ class Settling:
         self, kind: ChangeKind, done: Callable[[str, Family], Awaitable[bool]], check: Check
     ) -> None:
         """Wait until a change that was just committed is in effect everywhere, and record its latency."""
-        self._begun, starting = time.monotonic(), kind is ChangeKind.TOGETHER and not self._served
+        self._begun, starting = time.monotonic(), kind is ChangeKind.TOGETHER and not self.served
         async with lag() as slow:
 
             def seen(place: Place) -> None:

@@ -31,6 +31,7 @@ from kproxy.conformance.case import (
 )
 from kproxy.conformance.case.descriptions import describe_step
 from kproxy.conformance.cases import CATALOGUE
+from kproxy.conformance.cases.profiles import LONE_CHANGES
 from kproxy.conformance.engine.runner import split_rounds
 from kproxy.spec.clauses import CLAUSES, TRANSITION_CLAUSES
 from kproxy.spec.oracle import expect
@@ -162,7 +163,15 @@ def _delivers(lawful: Lawful) -> bool:
 
 @pytest.mark.parametrize("case", CASES)
 def test_cases_have_few_rounds(case: Case) -> None:
-    assert len(list(split_rounds(case.steps))) <= MOST_ROUNDS
+    assert len(list(split_rounds(case.steps))) <= MOST_ROUNDS or case.profile.lone_changes
+
+
+def test_changes_that_must_come_alone_have_a_lab_of_their_own() -> None:
+    """Another case, or the same one in another family, would make changes beside them."""
+    cases = [case for case in CATALOGUE if case.profile.lone_changes]
+    assert [(len(case.families), case.profile) for case in cases] == [(1, LONE_CHANGES)]
+    changing = [one.mutations for one in split_rounds(cases[0].steps)][1:]
+    assert {len(changes) for changes in changing} == {1}
 
 
 def test_nothing_else_changes_when_a_proxy_can_write_again() -> None:

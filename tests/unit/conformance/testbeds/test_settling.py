@@ -90,6 +90,16 @@ def test_a_second_sentinel_follows_the_first_and_both_go_at_the_next_wait() -> N
     assert subject.written[len(first) : len(first) + len(removed)] == removed
 
 
+def test_time_passes_as_long_as_changes_have_taken_and_nothing_is_written() -> None:
+    subject = Subject()
+    settling = subject.settling()
+    settle(settling)
+    settling.applied = [replace(settling.applied[-1], seconds=0.001)]
+    written, checked = list(subject.written), [0]
+    asyncio.run(settling.pass_time(lambda: checked.append(1)))
+    assert (subject.written, checked) == (written, [0, 1])
+
+
 def test_every_node_is_queried_in_every_family_that_is_served() -> None:
     subject = Subject()
     settle(subject.settling([Family.IPV6]))
