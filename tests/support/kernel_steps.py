@@ -8,19 +8,24 @@ from kproxy.conformance.case import (
     CheckHealth,
     CheckLatency,
     CheckProxy,
+    CheckTraces,
+    CleanUp,
     ContinuousProbe,
     DuringWatchFault,
     FailWrites,
     Feature,
+    FlushRules,
     Open,
     OutOfWindow,
     Ping,
     Probe,
     ReadSysctl,
+    ReleasePort,
     Reopen,
     Restart,
     Send,
     StopListening,
+    TakePort,
     UnrelatedEntries,
     Wait,
 )
@@ -40,6 +45,7 @@ NEEDS_KERNEL = {
         Restart,
     ),
     *(ContinuousProbe, FailWrites, AllowWrites, DuringWatchFault, UnrelatedEntries, CheckLatency),
+    *(FlushRules, CleanUp, CheckTraces, TakePort, ReleasePort),
 }
 
 

@@ -12,6 +12,7 @@ from kproxy.conformance.case import (
     Case,
     CheckHealth,
     CheckProxy,
+    CheckTraces,
     Feature,
     HealthRequest,
     Open,
@@ -19,6 +20,7 @@ from kproxy.conformance.case import (
     Ping,
     Probe,
     Profile,
+    ReadSysctl,
     Reopen,
     Send,
     Step,
@@ -135,9 +137,9 @@ class Scripted:
         self.log.append("ping")
         return self.answer(instance, ping, 0)
 
-    async def read_sysctl(self, node: str, name: str) -> str:
+    async def read_node(self, step: ReadSysctl | CheckTraces) -> str:
         self.log.append("sysctl")
-        return f"{node} {name}"
+        return str(step)
 
     async def watch_entries(self, _: Instance, __: UnrelatedEntries) -> Observation:
         self.log.append("entries")
@@ -182,7 +184,13 @@ def opener(
 
 
 def subject(**fields: object) -> Subject:
-    given: dict[str, object] = {"name": "scripted", "modes": ("one",), "command": ("run",), **fields}
+    given: dict[str, object] = {
+        "name": "scripted",
+        "modes": ("one",),
+        "command": ("run",),
+        "cleanup_command": ("remove",),
+        **fields,
+    }
     return Subject(**given)  # type: ignore[arg-type]
 
 

@@ -17,11 +17,13 @@ from kproxy.conformance.binding.world import Change
 from kproxy.conformance.case import (
     Case,
     CheckHealth,
+    CheckTraces,
     EndpointCountLocation,
     HealthRequest,
     Open,
     Ping,
     Probe,
+    ReadSysctl,
     Reopen,
     Send,
     UnjudgedAction,
@@ -121,8 +123,8 @@ class Testbed(Interface):
         described as `describe_status` does.
         """
 
-    async def read_sysctl(self, node: str, name: str) -> str:
-        """The value of a setting below ``net`` in a node's network namespace."""
+    async def read_node(self, step: ReadSysctl | CheckTraces) -> str:
+        """Text of a node's setting, or of what is on it that was not before the proxy's start, as `describe_expectation`."""
 
     async def watch_entries(self, instance: Instance, step: UnrelatedEntries) -> Observation:
         """First call: create the step's conntrack entries.

@@ -51,6 +51,7 @@ CHANGES_IN_API = f"{_DOCS}/reference/using-api/api-concepts/#efficient-detection
 XT_RECENT = "https://github.com/torvalds/linux/blob/v6.1/net/netfilter/xt_recent.c"
 PROTOCOLS = f"{_DOCS}/reference/networking/service-protocols/"
 PROXY_CONFIGURATION = f"{_DOCS}/reference/config-api/kube-proxy-config.v1alpha1/"
+PROXY_COMMAND = f"{_DOCS}/reference/command-line-tools-reference/kube-proxy/"
 FEATURE_GATES = f"{_DOCS}/reference/command-line-tools-reference/feature-gates/"
 
 

@@ -79,9 +79,17 @@ _LIST = (
     Topic("balancing", "How connections spread over endpoints.", ("balancing",), ("balancing",)),
     Topic("change", "Changes of objects, and how soon they are in effect.", ("change",), ("convergence",)),
     Topic(
-        "restart", "What the proxy's stop, start and changed configuration do.", ("restart",), ("restart",)
+        "restart",
+        "What the proxy's stop, start and changed configuration do, and what it leaves where it is removed.",
+        ("restart", "cleanup"),
+        ("restart", "cleanup"),
     ),
-    Topic("writes", "Writes that the kernel refuses.", ("writes",), ("writes",)),
+    Topic(
+        "writes",
+        "Writes that the kernel refuses, and rules that another program removes.",
+        ("writes", "rules"),
+        ("writes", "rules"),
+    ),
     Topic("watch", "Watches that break, and events that come together.", ("watch",), ("watches",)),
     Topic(
         "conntrack",

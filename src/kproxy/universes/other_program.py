@@ -6,21 +6,16 @@ Part of what plays a universe. Its rules match, and do nothing; a proxy must lea
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from kproxy.lab.faults.iptables_tables import BUILT_IN, empty_chains, restore_text
 from kproxy.lab.network import Network
 from kproxy.lab.processes import run_in
 from kproxy.model.network import Family
 
 CHAIN = "OTHER-PROGRAM"
-_BUILT_IN = {
-    "mangle": ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"),
-    "nat": ("PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"),
-    "filter": ("INPUT", "FORWARD", "OUTPUT"),
-}
 _JUMPS = {"nat": ("PREROUTING", "POSTROUTING"), "filter": ("INPUT", "FORWARD")}
 """Chains by their tables that jump to its own."""
 _RULES = {"nat": "-j RETURN", "filter": "-m conntrack --ctstate RELATED,ESTABLISHED -j RETURN"}
@@ -29,15 +24,8 @@ and with it the translation of all connections."""
 _PREFIX = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
 
 
-def _restored(tables: Mapping[str, Iterable[str]]) -> str:
-    """Text for ``iptables-restore``: lines by their tables."""
-    return "".join(
-        f"*{table}\n" + "".join(f"{line}\n" for line in lines) + "COMMIT\n" for table, lines in tables.items()
-    )
-
-
-_RELOAD = _restored({table: (f":{CHAIN} - [0:0]", f"-A {CHAIN} {rule}") for table, rule in _RULES.items()})
-_INSTALL_JUMPS = _restored(
+_RELOAD = restore_text({table: (f":{CHAIN} - [0:0]", f"-A {CHAIN} {rule}") for table, rule in _RULES.items()})
+_INSTALL_JUMPS = restore_text(
     {table: [f"-I {chain} -j {CHAIN}" for chain in chains] for table, chains in _JUMPS.items()}
 )
 
@@ -48,14 +36,14 @@ def _rules(table: str) -> list[str]:
     return [*jumps, *(f"-A {CHAIN} {_RULES[of]}" for of in _RULES if of == table)]
 
 
-_ALONE = _restored(
+_ALONE = restore_text(
     {
         table: (
-            *(f":{chain} ACCEPT [0:0]" for chain in chains),
+            *empty_chains(table),
             *(f":{CHAIN} - [0:0]" for of in _RULES if of == table),
             *_rules(table),
         )
-        for table, chains in _BUILT_IN.items()
+        for table in BUILT_IN
     }
 )
 """Its rules and no others, as ``iptables-save`` prints whole tables."""

@@ -42,6 +42,7 @@ from kproxy.lab.lab import Lab, open_lab
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.processes import Xtables, run_in
 from kproxy.lab.topology import NODES
+from kproxy.lab.traces import describe_difference, list_objects, write_modprobe
 from kproxy.model.network import Protocol
 from kproxy.spec.outcome import Delivered
 from kproxy.universes.faults import UniverseFaults
@@ -73,7 +74,6 @@ from kproxy.universes.schedule import (
     TimedProbe,
 )
 from kproxy.universes.stop import Stop
-from kproxy.universes.traces import describe_difference, list_objects, write_modprobe
 
 PATIENCE = 0.9
 """Seconds to wait for an answer: less than until TCP sends its first packet again."""

@@ -24,14 +24,18 @@ from kproxy.conformance.case import (
     AllowWrites,
     Apply,
     CaseService,
+    CleanUp,
     Delete,
     DuringWatchFault,
     FailWrites,
+    FlushRules,
+    ReleasePort,
     Restart,
     SetTaints,
     SetZone,
     StartNodeDeletion,
     Step,
+    TakePort,
     WatchFault,
 )
 from kproxy.lab.topology import LAB, Topology
@@ -83,6 +87,29 @@ class AcceptWrites:
 
 
 @dataclass(frozen=True, slots=True)
+class RemoveRules:
+    """Remove all rules of iptables from a node, by another program."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveProxy:
+    """Kill a node's proxy, and remove it by its own means."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class OccupyPort:
+    """Listen at a TCP port of a node, at all addresses, or (``ends``) no more."""
+
+    node: str
+    port: int
+    ends: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class WithholdEvents:
     """Make changes while proxies' watches fail; they learn of them afterwards."""
 
@@ -98,7 +125,10 @@ class AddAddress:
     family: Family
 
 
-Change = Put | Remove | RestartProxy | AddAddress | RefuseWrites | AcceptWrites | WithholdEvents
+NodeFault = RefuseWrites | AcceptWrites | RemoveRules | RemoveProxy | OccupyPort
+"""Changes of a node's kernel or processes, of no object."""
+
+Change = Put | Remove | RestartProxy | AddAddress | NodeFault | WithholdEvents
 
 
 def document_key(document: Document) -> Key:
@@ -127,7 +157,7 @@ class World:
     It may know the address only if it watches addresses.
     """
     frozen_objects: dict[str, dict[Key, Document]] = field(default_factory=dict)
-    """Objects by node as of the moment its proxy's kernel writes began to fail: its rules still reflect these."""
+    """Objects by node that its rules reflect where these are not all: those before writes began to fail, or none, after a cleanup."""
 
     def __post_init__(self) -> None:
         """Begin with the objects of the lab."""
@@ -164,6 +194,14 @@ class World:
             case AllowWrites(node=node):
                 self.frozen_objects.pop(node, None)
                 return (AcceptWrites(node),)
+            case FlushRules(node=node):
+                return (RemoveRules(node),)
+            case CleanUp(node=node):
+                self.frozen_objects[node] = lab_objects(self.instance.topology)
+                return (RemoveProxy(node),)
+            case TakePort(node=node, service=service) | ReleasePort(node=node, service=service):
+                port = self.instance.health_check_port(service)
+                return (OccupyPort(node, port, ends=isinstance(step, ReleasePort)),)
             case DuringWatchFault(fault=deaf, changes=steps):
                 return (
                     WithholdEvents(deaf, tuple(change for one in steps for change in self.apply_step(one))),

@@ -36,6 +36,8 @@ class Feature(enum.Enum):
     SHARED_SOURCE_PORT = "sharedSourcePort"
     INCOMPLETE_ENDPOINT_PORTS = "incompleteEndpointPorts"
     REFUSED_WRITES = "refusedWrites"
+    FLUSHED_RULES = "flushedRules"
+    CLEANUP = "cleanup"
     MODE_CHANGE = "modeChange"
     CONNECTION_RETRY = "connectionRetry"
 

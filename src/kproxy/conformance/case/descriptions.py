@@ -14,10 +14,13 @@ from kproxy.conformance.case import (
     CheckHealth,
     CheckLatency,
     CheckProxy,
+    CheckTraces,
+    CleanUp,
     ContinuousProbe,
     Delete,
     DuringWatchFault,
     FailWrites,
+    FlushRules,
     HealthRequest,
     Lawful,
     Mutation,
@@ -27,6 +30,7 @@ from kproxy.conformance.case import (
     Probe,
     ReachedBackend,
     ReadSysctl,
+    ReleasePort,
     Reopen,
     Restart,
     SameEndpoint,
@@ -37,6 +41,7 @@ from kproxy.conformance.case import (
     Step,
     StopListening,
     SymbolicOutcome,
+    TakePort,
     Target,
     UnjudgedAction,
     UnrelatedEntries,
@@ -46,6 +51,8 @@ from kproxy.conformance.case.steps import HEALTH_PATH
 from kproxy.conformance.engine import convergence
 from kproxy.conformance.testbed import describe_status, expected_health
 
+NO_TRACES = "nothing more and nothing less"
+"""Text of a `CheckTraces` that found no difference."""
 SAME_ENTRIES = "each is there, and is the one that it was"
 
 
@@ -58,7 +65,7 @@ def describe_step(step: Step) -> str:
             return f"open flow {flow!r}: {sender} -> {describe_target(to)}"
         case Reopen(flow=flow):
             return f"open flow {flow!r} again from the same port"
-        case ReadSysctl() | UnrelatedEntries() | CheckLatency():
+        case ReadSysctl() | UnrelatedEntries() | CheckLatency() | CheckTraces():
             return _describe_setting(step)
         case CheckHealth() | CheckProxy():
             return _describe_checkup(step)
@@ -71,12 +78,14 @@ def describe_step(step: Step) -> str:
             return _describe_event(step)
 
 
-def _describe_setting(step: ReadSysctl | UnrelatedEntries | CheckLatency) -> str:
+def _describe_setting(step: ReadSysctl | UnrelatedEntries | CheckLatency | CheckTraces) -> str:
     match step:
         case CheckLatency():
             return "how long changes that come alone have taken in this lab"
         case ReadSysctl():
             return f"node {step.node}: sysctl {step.name}"
+        case CheckTraces(node=node):
+            return f"node {node}: what it has, compared with before the proxy's start"
         case UnrelatedEntries():
             return (
                 f"node {step.node}: connection tracking entries of others beside those of {step.service.name}"
@@ -105,6 +114,8 @@ def _describe_event(step: Mutation | UnjudgedAction | Wait) -> str:
             return f"node {node} gains an address on the node network"
         case Restart():
             return _describe_restart(step)
+        case FlushRules() | CleanUp() | TakePort() | ReleasePort():
+            return f"node {step.node}: {_describe_node_fault(step)}"
         case _:
             return _describe_fault(step)
 
@@ -126,6 +137,18 @@ def _describe_restart(restart: Restart) -> str:
     slices = f", without EndpointSlices for {restart.without_slices:g} s" if restart.without_slices else ""
     between = f"; meanwhile {describe_step(restart.while_down)}" if restart.while_down else ""
     return f"kill the proxy of node {restart.node} and start it again{configuration}{slices}{between}"
+
+
+def _describe_node_fault(step: FlushRules | CleanUp | TakePort | ReleasePort) -> str:
+    match step:
+        case FlushRules():
+            return "another program removes all rules of iptables"
+        case CleanUp():
+            return "the proxy is killed, and what it left is removed by its own means"
+        case TakePort(service=service):
+            return f"a program listens at the health check node port of {service.name}"
+        case ReleasePort(service=service):
+            return f"no program listens at the health check node port of {service.name} any more"
 
 
 def _describe_fault(step: FailWrites | AllowWrites | DuringWatchFault | UnjudgedAction | Wait) -> str:
@@ -192,8 +215,8 @@ def describe_expectation(step: Step) -> str:
             return convergence.latency_objective()
         case ReadSysctl(expect=expect):
             return expect
-        case UnrelatedEntries():
-            return SAME_ENTRIES
+        case UnrelatedEntries() | CheckTraces():
+            return SAME_ENTRIES if isinstance(step, UnrelatedEntries) else NO_TRACES
         case _:
             return ""
 

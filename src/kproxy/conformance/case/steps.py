@@ -151,6 +151,17 @@ class ReadSysctl:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckTraces:
+    """Comparison of a node with what it had before the proxy's start: rules, tables, sets, virtual servers, devices.
+
+    After a `CleanUp`; there must be nothing more, and nothing less.
+    """
+
+    node: str
+    clauses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Open:
     """Open a TCP connection (or a UDP socket that keeps its port), exchange once, keep it by name.
 
@@ -312,6 +323,39 @@ class AllowWrites:
     node: str
 
 
+@dataclass(frozen=True, slots=True)
+class FlushRules:
+    """Another program removes all rules and chains of iptables from a node, of both families. Nothing else may change in its round.
+
+    So the barrier waits until what was served is served again, which the proxy must see to without an event.
+    """
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class CleanUp:
+    """Kill a node's proxy, and run the subject's own command that removes what it left. For a profile of its own."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class TakePort:
+    """A program on a node listens at the health check node port of this Service, at all addresses, until `ReleasePort`."""
+
+    node: str
+    service: CaseService
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePort:
+    """End of `TakePort`."""
+
+    node: str
+    service: CaseService
+
+
 class WatchFault(enum.Enum):
     """Way in which proxies' watches fail to deliver changes when they are made."""
 
@@ -346,6 +390,10 @@ Mutation = (
     | Restart
     | FailWrites
     | AllowWrites
+    | FlushRules
+    | CleanUp
+    | TakePort
+    | ReleasePort
     | DuringWatchFault
 )
 """Steps that change objects or processes, before a barrier."""
@@ -353,7 +401,7 @@ Mutation = (
 UnjudgedAction = StopListening | OutOfWindow
 """Actions between checks that are not judged."""
 
-TextCheck = HealthRequest | ReadSysctl | CheckLatency | UnrelatedEntries
+TextCheck = HealthRequest | ReadSysctl | CheckTraces | CheckLatency | UnrelatedEntries
 """Checks whose result is a text."""
 
 Step = Mutation | Probe | ContinuousProbe | Ping | TextCheck | Open | Send | Reopen | UnjudgedAction | Wait

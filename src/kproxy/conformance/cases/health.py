@@ -20,9 +20,11 @@ from kproxy.conformance.case import (
     Policy,
     Port,
     Probe,
+    ReleasePort,
     Send,
     SetTaints,
     StartNodeDeletion,
+    TakePort,
     Type,
     Vip,
     Wait,
@@ -136,6 +138,28 @@ ANY_PORT_COUNTS = case(
     CheckHealth(sender=client("b"), to=RENAMED.health_check("b"), expect=1, clauses=(ANY_PORT,)),
     Probe(sender=client("a"), to=WEB.node_port("a"), expect=delivered_to("a1", "a2")),
     clauses=LOCAL_CLAUSES | {ANY_PORT},
+    features=FEATURES,
+)
+
+TRIED_AGAIN = "health-check.port-in-use.tried-again"
+LATER, BESIDE = WEB.replace(name="later"), WEB.replace(name="beside")
+
+PORT_IN_USE_IS_TRIED_AGAIN = case(
+    "health-check.port-in-use-is-tried-again",
+    "A health check node port that another program has is opened when that one lets it go; the Service's node port, and the "
+    "health check node ports of others, do not wait for it.",
+    TakePort("a", LATER),
+    Apply(LATER, BESIDE),
+    CheckHealth(
+        sender=client("a"), to=BESIDE.health_check("a"), expect=2, clauses=(LOCAL_ENDPOINTS_REPORTED,)
+    ),
+    CheckHealth(
+        sender=client("b"), to=LATER.health_check("b"), expect=1, clauses=(LOCAL_ENDPOINTS_REPORTED,)
+    ),
+    Probe(sender=client("a"), to=LATER.node_port("a"), expect=delivered_to("a1", "a2")),
+    ReleasePort("a", LATER),
+    CheckHealth(sender=client("a"), to=LATER.health_check("a"), expect=2, clauses=(TRIED_AGAIN,)),
+    clauses=LOCAL_CLAUSES | {LOCAL_ENDPOINTS_REPORTED, TRIED_AGAIN},
     features=FEATURES,
 )
 
@@ -346,6 +370,7 @@ CASES: tuple[Case, ...] = (
     TERMINATING_DO_NOT_COUNT,
     READY_WHILE_TERMINATING_COUNTS,
     ANY_PORT_COUNTS,
+    PORT_IN_USE_IS_TRIED_AGAIN,
     ON_SELECTED_ADDRESSES,
     BETWEEN_CLUSTER_IPS,
     FOR_LOAD_BALANCERS,

@@ -12,6 +12,7 @@ from kproxy.model.network import Family
 __all__ = [
     "BRIDGE_INTERFACE",
     "DEFAULT",
+    "FLUSHED",
     "FORWARD_DROP",
     "INTERFACE_PREFIX",
     "LARGE",
@@ -24,6 +25,7 @@ __all__ = [
     "NODE_PORT_CIDR",
     "NO_DETECTOR",
     "PRIMARY_WITHOUT_EXTERNAL_IPS",
+    "REMOVED",
     "RESTART",
     "STARTS",
     "WATCHES",
@@ -93,7 +95,7 @@ Programs in Go have more threads there than most machines have processors, and o
 WRITES = Profile(name="writes", sync_period="1s", isolated=True)
 """For cases in which the kernel refuses for a while what a proxy writes."""
 
-WRITES_OF_ONE_FAMILY = Profile(name="writes-of-one-family", sync_period="1s", masquerade_bit=6, isolated=True)
+WRITES_OF_ONE_FAMILY = Profile(name="writes-of-one-family", sync_period="2s", masquerade_bit=6, isolated=True)
 """For cases in which the kernel refuses for a while what a proxy writes for IPv6 alone; and, of no bearing on that, a mark bit
 of its own."""
 
@@ -105,6 +107,12 @@ LARGE = Profile(name="large", isolated=True)
 
 LONE_CHANGES = Profile(name="lone-changes", lone_changes=True, isolated=True)
 """For the one case whose changes nothing follows; another's would make a proxy write again what it had missed."""
+
+FLUSHED = Profile(name="flushed", sync_period="1s", masquerade_bit=7, isolated=True)
+"""For nodes whose rules of iptables another program removes; and, of no bearing on that, a mark bit of its own."""
+
+REMOVED = Profile(name="removed", isolated=True)
+"""For nodes from which the proxy is removed."""
 
 MODE_CHANGE = Profile(name="mode-change", mode_before=True, isolated=True)
 """For proxies that run in another mode before they are restarted in the one that is judged."""

@@ -1,5 +1,7 @@
 """Cases on what changed while a proxy was down, the mode it runs in included: what it finds is followed at its start.
 
+The last ones are on a proxy that is removed from a node by its own means, and is down from then on.
+
 Only values; the vocabulary is `kproxy.conformance.case`.
 """
 
@@ -14,6 +16,8 @@ from kproxy.conformance.case import (
     Apply,
     Backend,
     Case,
+    CheckTraces,
+    CleanUp,
     Delete,
     Feature,
     Open,
@@ -30,7 +34,7 @@ from kproxy.conformance.case import (
 )
 from kproxy.conformance.cases import change
 from kproxy.conformance.cases.common import FROM_B1, FROM_BOTH, POD_CLAUSES, SPREAD
-from kproxy.conformance.cases.profiles import MODE_CHANGE, RESTART
+from kproxy.conformance.cases.profiles import MODE_CHANGE, REMOVED, RESTART
 from kproxy.conformance.cases.restart import (
     APPLIED,
     FEATURES,
@@ -251,6 +255,61 @@ POLICY_CHANGES_MEANWHILE = case(
     profile=RESTART,
 )
 
+NOTHING_SERVED = ("cleanup.nothing-served",)
+NOTHING_LEFT = "cleanup.nothing-left"
+
+SHARED = service("shared", "a1", "b1", type=Type.NODE_PORT)
+UNSERVED = service("unserved", type=Type.NODE_PORT)
+ELSEWHERE = service("elsewhere", "b1", type=Type.NODE_PORT, external_policy=Policy.LOCAL)
+
+NOTHING_IS_SERVED = case(
+    "cleanup.serves-nothing",
+    "A node from which the proxy was removed by its own means treats packets to Services as if it had never had one; the other "
+    "node serves on.",
+    Apply(SHARED, UNSERVED, ELSEWHERE),
+    Probe(sender=pod("a2"), to=SHARED.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(sender=pod("a2"), to=UNSERVED.cluster_ip, expect=REJECTED),
+    Probe(sender=client("a"), to=UNSERVED.node_port("a"), expect=REJECTED),
+    Probe(
+        sender=client("a"),
+        to=ELSEWHERE.node_port("a"),
+        expect=DROPPED,
+        clauses=("external-policy.local.drop-without-local-endpoint",),
+    ),
+    CleanUp("a"),
+    Probe(sender=pod("b2"), to=SHARED.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(sender=pod("a2"), to=SHARED.cluster_ip, expect=DROPPED | UNTOUCHED, clauses=NOTHING_SERVED),
+    Probe(sender=pod("a2"), to=UNSERVED.cluster_ip, expect=DROPPED | UNTOUCHED, clauses=NOTHING_SERVED),
+    Probe(sender=client("a"), to=SHARED.node_port("a"), expect=UNTOUCHED, clauses=NOTHING_SERVED),
+    Probe(sender=client("a"), to=UNSERVED.node_port("a"), expect=UNTOUCHED, clauses=NOTHING_SERVED),
+    Probe(sender=client("a"), to=ELSEWHERE.node_port("a"), expect=UNTOUCHED, clauses=NOTHING_SERVED),
+    clauses=POD_CLAUSES
+    | {
+        "balancing.every-endpoint-chosen",
+        "endpoints.none.rejected",
+        "external-policy.local.local-endpoints-source-preserved",
+        "external-policy.local.drop-without-local-endpoint",
+        "cluster-ip.unallocated.not-served",
+        "traffic.not-for-a-service.untouched",
+        *NOTHING_SERVED,
+    },
+    features={Feature.NODE_PORT, Feature.EXTERNAL_TRAFFIC_POLICY, Feature.CLEANUP},
+    profile=REMOVED,
+)
+
+NOTHING_IS_LEFT = case(
+    "cleanup.leaves-nothing",
+    "A node from which the proxy was removed by its own means has no chain, rule, table, set, virtual server or device of it, "
+    "and all that it had before.",
+    Apply(SHARED),
+    Probe(sender=pod("a2"), to=SHARED.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    CleanUp("a"),
+    CheckTraces(node="a", clauses=(NOTHING_LEFT,)),
+    clauses=POD_CLAUSES | {"balancing.every-endpoint-chosen", NOTHING_LEFT},
+    features={Feature.NODE_PORT, Feature.CLEANUP},
+    profile=REMOVED,
+)
+
 CASES: tuple[Case, ...] = (
     ENDPOINTS_CHANGE_MEANWHILE,
     SERVICE_GOES_MEANWHILE,
@@ -258,4 +317,6 @@ CASES: tuple[Case, ...] = (
     ANOTHER_MODE_BEFORE,
     EMPTIED_AND_FILLED_MEANWHILE,
     POLICY_CHANGES_MEANWHILE,
+    NOTHING_IS_SERVED,
+    NOTHING_IS_LEFT,
 )

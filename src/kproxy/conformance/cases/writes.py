@@ -1,7 +1,8 @@
 """Cases on a kernel that refuses for a while what a node's proxy writes: what must keep working, be reported, and be applied later.
 
 Only values; the vocabulary is `kproxy.conformance.case`.  All of them disturb node a in their second round, and let it
-go on in their third, in which nothing else changes; node b is the control.
+go on in their third, in which nothing else changes; node b is the control.  The last one is on a node whose rules another
+program removes, as a firewall does that is started anew.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from kproxy.conformance.case import (
     Delete,
     FailWrites,
     Feature,
+    FlushRules,
     Lawful,
     Open,
     Policy,
@@ -32,11 +34,13 @@ from kproxy.conformance.case import (
     case,
     client,
     delivered_to,
+    host,
     pod,
     service,
 )
 from kproxy.conformance.cases import change
 from kproxy.conformance.cases.common import (
+    HOST_CLAUSES,
     LOCAL_ENDPOINTS_REPORTED,
     MOVES,
     NODE_PORT_CLAUSES,
@@ -44,7 +48,7 @@ from kproxy.conformance.cases.common import (
     UDP_PORT,
     UNRELATED,
 )
-from kproxy.conformance.cases.profiles import WRITES
+from kproxy.conformance.cases.profiles import FLUSHED, WRITES
 from kproxy.model.network import Family
 
 FEATURES = {Feature.REFUSED_WRITES}
@@ -274,10 +278,63 @@ HEALTH_IS_REPORTED = case(
     profile=WRITES,
 )
 
+RESTORED = ("rules.removed-by-another.restored",)
+
+SHARED = service("shared", "a1", "b1", type=Type.NODE_PORT)
+UNSERVED = service("unserved", type=Type.NODE_PORT)
+ELSEWHERE = service("elsewhere", "b1", type=Type.NODE_PORT, external_policy=Policy.LOCAL)
+
+SERVED_AGAIN = case(
+    "rules.served-again-after-all-were-removed",
+    "When another program has removed all rules of iptables from a node, what was served, refused and dropped there soon is "
+    "again, though no object changes.",
+    Apply(SHARED, UNSERVED, ELSEWHERE),
+    Probe(sender=pod("a2"), to=SHARED.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Probe(sender=pod("a2"), to=UNSERVED.cluster_ip, expect=REJECTED),
+    FlushRules("a"),
+    Probe(
+        sender=pod("a2"), to=SHARED.cluster_ip, expect=delivered_to("a1", "b1"), spread=True, clauses=RESTORED
+    ),
+    Probe(
+        sender=host("a"),
+        to=SHARED.cluster_ip,
+        expect=delivered_to("b1", "a1", source=MASQUERADED),
+        clauses=RESTORED,
+    ),
+    Probe(
+        sender=client("a"),
+        to=SHARED.node_port("a"),
+        expect=delivered_to("a1", "b1", source=MASQUERADED),
+        spread=True,
+        clauses=RESTORED,
+    ),
+    Probe(sender=pod("a2"), to=UNSERVED.cluster_ip, expect=REJECTED, clauses=RESTORED),
+    Probe(sender=client("a"), to=UNSERVED.node_port("a"), expect=REJECTED, clauses=RESTORED),
+    Probe(
+        sender=client("a"),
+        to=ELSEWHERE.node_port("a"),
+        expect=DROPPED,
+        clauses=(*RESTORED, "external-policy.local.drop-without-local-endpoint"),
+    ),
+    clauses=POD_CLAUSES
+    | HOST_CLAUSES
+    | NODE_PORT_CLAUSES
+    | {
+        "balancing.every-endpoint-chosen",
+        "endpoints.none.rejected",
+        "external-policy.local.local-endpoints-source-preserved",
+        "external-policy.local.drop-without-local-endpoint",
+        *RESTORED,
+    },
+    features={Feature.NODE_PORT, Feature.EXTERNAL_TRAFFIC_POLICY, Feature.FLUSHED_RULES},
+    profile=FLUSHED,
+)
+
 CASES: tuple[Case, ...] = (
     CATCHES_UP,
     EMPTIED_AND_FILLED,
     SEVERAL_CHANGES,
     UDP_FLOWS_MOVE,
     HEALTH_IS_REPORTED,
+    SERVED_AGAIN,
 )

@@ -17,6 +17,7 @@ from kproxy.conformance.case import (
     CheckHealth,
     CheckLatency,
     CheckProxy,
+    CheckTraces,
     ContinuousProbe,
     Open,
     Ping,
@@ -40,6 +41,7 @@ JudgedStep = (
     | CheckHealth
     | CheckProxy
     | ReadSysctl
+    | CheckTraces
     | UnrelatedEntries
     | CheckLatency
 )

@@ -33,6 +33,7 @@ from kproxy.conformance.case import (
     CheckHealth,
     CheckLatency,
     CheckProxy,
+    CheckTraces,
     ContinuousProbe,
     Lawful,
     Open,
@@ -61,7 +62,7 @@ MOST_SHOWN = 3
 """Number of different observations that a text lists."""
 
 Endpoint = tuple[Address, int]
-TextStep = CheckHealth | CheckProxy | ReadSysctl | UnrelatedEntries
+TextStep = CheckHealth | CheckProxy | ReadSysctl | CheckTraces | UnrelatedEntries
 """Steps whose observation is a text."""
 OutcomeStep = Probe | ContinuousProbe | Ping | Open | Send | Reopen
 """Steps whose observation is an outcome."""
@@ -151,9 +152,9 @@ def judge_step(
                 step,
                 Mismatch(MismatchKind.OUTCOME, convergence.latency_objective(), seen[0].text),
             )
-        case CheckHealth() | CheckProxy() | ReadSysctl() | UnrelatedEntries() if seen[0].text != (
-            lawful := describe_expectation(step)
-        ):
+        case CheckHealth() | CheckProxy() | ReadSysctl() | CheckTraces() | UnrelatedEntries() if seen[
+            0
+        ].text != (lawful := describe_expectation(step)):
             _add_finding(progress, number, step, Mismatch(MismatchKind.OUTCOME, lawful, seen[0].text))
         case _:
             pass

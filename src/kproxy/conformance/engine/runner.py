@@ -32,6 +32,7 @@ from kproxy.conformance.case import (
     CheckHealth,
     CheckLatency,
     CheckProxy,
+    CheckTraces,
     ContinuousProbe,
     Mutation,
     Open,
@@ -210,7 +211,7 @@ async def _observe(testbed: Testbed, progress: InstanceProgress, step: Step) -> 
             return [await testbed.check_health(progress.instance, step)]
         case Reopen():
             return [await testbed.reopen(progress.instance, step)]
-        case ReadSysctl() | UnrelatedEntries() | CheckLatency():
+        case ReadSysctl() | CheckTraces() | UnrelatedEntries() | CheckLatency():
             return [await _observe_node(testbed, progress, step)]
         case Wait(seconds=seconds):
             await asyncio.sleep(seconds)
@@ -222,15 +223,17 @@ async def _observe(testbed: Testbed, progress: InstanceProgress, step: Step) -> 
 
 
 async def _observe_node(
-    testbed: Testbed, progress: InstanceProgress, step: ReadSysctl | CheckLatency | UnrelatedEntries
+    testbed: Testbed,
+    progress: InstanceProgress,
+    step: ReadSysctl | CheckTraces | CheckLatency | UnrelatedEntries,
 ) -> Observation:
     match step:
         case UnrelatedEntries():
             return await testbed.watch_entries(progress.instance, step)
         case CheckLatency():
             return Observation(frozenset(), convergence.describe_latency(latency_samples(testbed, progress)))
-        case ReadSysctl():
-            return Observation(frozenset(), await testbed.read_sysctl(step.node, step.name))
+        case ReadSysctl() | CheckTraces():
+            return Observation(frozenset(), await testbed.read_node(step))
 
 
 def _judge_or_record_error(

@@ -70,7 +70,7 @@ class _RecordingTestbed:
             testbed.reopen,
         )
         self.ping, self.check_health = testbed.ping, testbed.check_health
-        self.read_sysctl, self.act = testbed.read_sysctl, testbed.act
+        self.read_node, self.act = testbed.read_node, testbed.act
         self.watch_entries, self.convergence = testbed.watch_entries, testbed.convergence
         self.reprobe = testbed.reprobe
         self.evidence = testbed.evidence

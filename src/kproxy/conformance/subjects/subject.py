@@ -124,6 +124,8 @@ class Subject:
         claimed = self.claimed_features(mode)
         if self.mode_before(mode) is None:
             claimed -= {Feature.MODE_CHANGE}
+        if not self.cleanup_command:
+            claimed -= {Feature.CLEANUP}
         return case.features - claimed
 
     def mode_before(self, mode: str) -> str | None:

@@ -6,10 +6,12 @@ One lab (`kproxy.lab`) and one API server for each profile.  Waiting is a barrie
 from __future__ import annotations
 
 import asyncio
+import socket
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 
 from kproxy.conformance.binding.bind import FIRST_HEALTH_PORT, LOOPBACK_DAEMON_PORT, Instance
@@ -19,9 +21,13 @@ from kproxy.conformance.binding.world import (
     AcceptWrites,
     AddAddress,
     Change,
+    NodeFault,
+    OccupyPort,
     Put,
     RefuseWrites,
     Remove,
+    RemoveProxy,
+    RemoveRules,
     RestartProxy,
     WithholdEvents,
     lab_objects,
@@ -30,6 +36,7 @@ from kproxy.conformance.case import (
     Case,
     CheckHealth,
     CheckLatency,
+    CheckTraces,
     DuringWatchFault,
     FailWrites,
     Feature,
@@ -37,13 +44,14 @@ from kproxy.conformance.case import (
     Ping,
     Probe,
     Profile,
+    ReadSysctl,
     Restart,
     Send,
     Step,
     UnjudgedAction,
     UnrelatedEntries,
 )
-from kproxy.conformance.case.descriptions import describe_step
+from kproxy.conformance.case.descriptions import NO_TRACES, describe_step
 from kproxy.conformance.engine.convergence import LatencySample
 from kproxy.conformance.engine.session import OpenTestbed
 from kproxy.conformance.subjects.subject import Subject
@@ -70,8 +78,9 @@ from kproxy.lab.kube.assets import Assets
 from kproxy.lab.lab import Lab, open_lab
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.probes import crafted
-from kproxy.lab.processes import Xtables
+from kproxy.lab.processes import Xtables, listen_in
 from kproxy.lab.topology import LOOPBACK
+from kproxy.lab.traces import describe_difference, list_objects
 from kproxy.model.network import Family, Protocol
 from kproxy.spec.outcome import Failure
 
@@ -83,6 +92,7 @@ EMULATED_TIME = (
     "an emulated kernel starts processes and changes rules many times slower than a machine's own, and no control measures that: "
     "how long changes take is shown, and not judged"
 )
+ANY_ADDRESS = ip_address("::")
 NOT_OURS = "a real API server is not ours to disturb"
 MAX_REPROBED = 8
 """Number of connections of a repeated probe, where several endpoints may reply."""
@@ -127,6 +137,7 @@ def opener(
                         await proxies.drop_forwarded()
                     if profile.health_ports_drop and Feature.INPUT_POLICY in tried:
                         await proxies.drop_health_checks(FIRST_HEALTH_PORT)
+                    await testbed.list_traces(instances)
                     try:
                         await proxies.start_all(server)
                         async with _watched(proxies):
@@ -187,6 +198,8 @@ class NetnsTestbed(PacketTestbed):
         self._objections: dict[str, str] = {}
         self._refused: dict[str, str] = {}
         self._zones_to_come: Sequence[Document] = ()
+        self._occupied: dict[tuple[str, int], socket.socket] = {}
+        self._before: dict[str, frozenset[str]] = {}
 
     # ------------------------------------------------------------------ preparation
 
@@ -249,14 +262,30 @@ class NetnsTestbed(PacketTestbed):
                     await self._restart(change)
                 case AddAddress(node=node, family=family):
                     self.lab.network.add_node_address(node, family, self.lab.topology)
-                case RefuseWrites(node=node, family=family):
-                    self._settling.excuse(node, family)
-                    await self.proxies.refuse_writes(node, family)
-                case AcceptWrites(node=node):
-                    await self.proxies.take_writes(node)
-                    self._settling.expect(node)
                 case WithholdEvents(fault=deaf, changes=later):
                     await change_during_fault(self._own_server(), deaf, partial(self.change, later))
+                case _:
+                    await self._disturb(change)
+
+    async def _disturb(self, fault: NodeFault) -> None:
+        match fault:
+            case RefuseWrites(node=node, family=family):
+                self._settling.excuse(node, family)
+                await self.proxies.refuse_writes(node, family)
+            case AcceptWrites(node=node):
+                await self.proxies.take_writes(node)
+                self._settling.expect(node)
+            case RemoveRules(node=node):
+                await self.proxies.flush_rules(node)
+                self._settling.expect_restored()
+            case RemoveProxy(node=node):
+                self._settling.excuse(node)
+                if self.proxies.runs_on(node):
+                    await self.proxies.clean_up(node)
+            case OccupyPort(node=node, port=port, ends=True):
+                self._occupied.pop((node, port)).close()
+            case OccupyPort(node=node, port=port):
+                self._occupied[node, port] = listen_in(self.lab.network[node], ANY_ADDRESS, port)
 
     async def _restart(self, change: RestartProxy) -> None:
         await self.proxies.kill(change.node)
@@ -290,6 +319,12 @@ class NetnsTestbed(PacketTestbed):
     async def control(self) -> None:
         """Prove that the lab works before the subject is started; raises `HarnessError`."""
         await self._settling.control()
+
+    async def list_traces(self, instances: Sequence[Instance]) -> None:
+        """List what is on the nodes that a case compares with later."""
+        steps = [step for instance in instances for step in instance.case.steps]
+        for node in {step.node for step in steps if isinstance(step, CheckTraces)}:
+            self._before[node] = await list_objects(self.lab.network[node], self.proxies.tools)
 
     async def settle(self) -> None:
         """Return when both proxies have applied everything that was written; raises as `Settling.settle`.
@@ -332,9 +367,13 @@ class NetnsTestbed(PacketTestbed):
         async with self._ground.semaphore:
             return await raw_packets.send_raw_probe(self.lab, instance, probe, patience, who)
 
-    async def read_sysctl(self, node: str, name: str) -> str:
-        """Value of a sysctl below ``net`` in a node's network namespace."""
-        return self.lab.network[node].read(f"/proc/sys/net/{name}").strip()
+    async def read_node(self, step: ReadSysctl | CheckTraces) -> str:
+        """Value of a sysctl below ``net`` in a node's network namespace, or what the proxy left."""
+        node = self.lab.network[step.node]
+        if isinstance(step, ReadSysctl):
+            return node.read(f"/proc/sys/net/{step.name}").strip()
+        there = await list_objects(node, self.proxies.tools)
+        return describe_difference(self._before[step.node], there) or NO_TRACES
 
     async def watch_entries(self, instance: Instance, step: UnrelatedEntries) -> Observation:
         """State of the inserted conntrack entries."""

@@ -23,6 +23,7 @@ from kproxy.conformance.testbed import HarnessError, SubjectFailed
 from kproxy.conformance.testbeds.cause import first_error
 from kproxy.conformance.testbeds.disk_watch import DiskWatch, read_tail
 from kproxy.lab.apiserver import ResourceKind, kubeconfig
+from kproxy.lab.faults.iptables_tables import flush_tables
 from kproxy.lab.faults.write_faults import WriteFault, delay_writes, hold_threads, inject_write_errors
 from kproxy.lab.kernels.current import time_here
 from kproxy.lab.kernels.uml import Time
@@ -226,6 +227,10 @@ class Proxies:
         while self._rooms:
             await self._rooms.popitem()[1].close()
 
+    def runs_on(self, node: str) -> bool:
+        """True unless a node's proxy was killed, and not started again."""
+        return node in self._running
+
     @property
     def can_clean_up(self) -> bool:
         """True if the subject has a command that removes what it left."""
@@ -246,6 +251,10 @@ class Proxies:
         await cleaning.wait()
         if cleaning.returncode:
             raise SubjectFailed(self.explained(f"{shlex.join(argv)} ended with {cleaning.returncode}", node))
+
+    async def flush_rules(self, node: str) -> None:
+        """Remove all rules of iptables from a node, as another program of it. Raises `LabError`."""
+        await flush_tables(self._network[node], self._tools)
 
     async def refuse_writes(self, node: str, family: Family | None = None, seconds: float = 0.0) -> None:
         """Make the kernel writes of a node's proxy fail with ENOBUFS, so late, of one family or both. Raises `LabError`."""

@@ -24,7 +24,7 @@ stays missed: `pass_time` waits several times as long as changes that came alone
 A proxy whose writes fail by injection is excused; if those of one family fail, it has half of the time to serve the
 other, since every system call of it and of its tools is traced meanwhile. When it can write again it has to apply the
 backlog by itself, so it first has a quarter of the time to serve the last sentinel, before a new one would trigger a
-write (`_catches_up`).
+write (`_catches_up`); likewise where its rules were removed by another program.
 """
 
 from __future__ import annotations
@@ -101,6 +101,10 @@ class Settling:
         excused = set(itertools.product([node], Family)) & self._unwritable
         self._caught_up = self._caught_up and not excused
         self._unwritable -= excused
+
+    def expect_restored(self) -> None:
+        """Wait until what was served is served again, by proxies that no change makes write."""
+        self._caught_up = False
 
     def _places(self) -> list[Place]:
         places = itertools.product(self._topology.nodes, self.families)
@@ -216,7 +220,7 @@ class Settling:
             self._unwritable |= set(late.waiting)
 
     async def _catches_up(self, check: Check) -> bool:
-        """True if a proxy that can write again applies what it could not; a new sentinel would make it write anyway.
+        """True if a proxy that can write again applies what it could not, or what it lost; a new sentinel would make it write anyway.
 
         If it does not, the case's checks show it.
         """

@@ -50,6 +50,14 @@ HISTORY = (
         of="hcnp.listen-addrs",
     ),
     should(
+        "health-check.port-in-use.tried-again",
+        "A health check node port that another program of the node has is opened soon after that program lets it go; nothing "
+        "else of the Service waits for it, nor do those of others.",
+        OBSERVED,
+        links.SOURCE_HEALTH,
+        of="hcnp.bind-fail",
+    ),
+    should(
         "health-check.number.told",
         "A health check node port reports as JSON how many ready endpoints its node has, each address once.",
         UNIT,

@@ -1,4 +1,4 @@
-"""Clauses of the topic restart: what the proxy's stop, start and changed configuration do."""
+"""Clauses of the topic restart: what the proxy's stop, start and changed configuration do, and what it leaves where it is removed."""
 
 from __future__ import annotations
 
@@ -69,6 +69,24 @@ HISTORY = (
         links.UNIT_CONNTRACK,
         links.kubernetes_issue(125467),
         of="ct.udp.startup",
+    ),
+    must(
+        "cleanup.nothing-served",
+        "On a node from which the proxy is removed by its own means (`--cleanup`), packets to Services are treated as if there "
+        "had never been a proxy, also to those without an endpoint, and to those that some clients may not reach.",
+        DOCS,
+        links.PROXY_COMMAND,
+        links.IPTABLES_CLEANUP_KEP,
+        of="life.cleanup",
+    ),
+    should(
+        "cleanup.nothing-left",
+        "A proxy that is removed by its own means leaves no chain, rule, table, set, virtual server or device on the node that "
+        "was not there before it, but for the chain KUBE-FIREWALL, which is kubelet's too, and takes nothing else.",
+        OBSERVED,
+        links.IPTABLES_CLEANUP_KEP,
+        links.PROXY_COMMAND,
+        of="life.cleanup",
     ),
 )
 """Clauses that only several connections, a flow, a change or time can show; the oracle names none of these."""

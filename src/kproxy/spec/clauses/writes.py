@@ -1,4 +1,4 @@
-"""Clauses of the topic writes: writes that the kernel refuses."""
+"""Clauses of the topic writes: writes that the kernel refuses, and rules that another program removes."""
 
 from __future__ import annotations
 
@@ -30,6 +30,15 @@ HISTORY = (
         links.SOURCE_META_PROXIER,
         links.DUAL_STACK_KEP,
         of="ds.independent-sync",
+    ),
+    should(
+        "rules.removed-by-another.restored",
+        "When another program removes all rules and chains of iptables from a node, all that was served there is served again "
+        "soon after the syncPeriod, though no object changes.",
+        OBSERVED,
+        links.SOURCE_IPTABLES,
+        links.SYNC_PERIOD,
+        of="life.canary life.max-sync",
     ),
 )
 """Clauses that only several connections, a flow, a change or time can show; the oracle names none of these."""

@@ -19,7 +19,18 @@ import msgspec
 from kproxy.conformance.binding.bind import LOOPBACK_DAEMON_PORT, Instance
 from kproxy.conformance.binding.kubernetes_objects import Document
 from kproxy.conformance.binding.world import Change, Put, Remove
-from kproxy.conformance.case import Case, CheckHealth, Open, Ping, Probe, Profile, Send, UnrelatedEntries
+from kproxy.conformance.case import (
+    Case,
+    CheckHealth,
+    CheckTraces,
+    Open,
+    Ping,
+    Probe,
+    Profile,
+    ReadSysctl,
+    Send,
+    UnrelatedEntries,
+)
 from kproxy.conformance.case.descriptions import describe_step
 from kproxy.conformance.engine.convergence import LatencySample
 from kproxy.conformance.engine.session import OpenTestbed
@@ -363,9 +374,9 @@ class ClusterTestbed(PacketTestbed):
                 return Observation(frozenset({Failure.UNTOUCHED}), text)
         return super().read(traced, instance, step)
 
-    async def read_sysctl(self, node: str, name: str) -> str:
-        """Never called: `case_not_runnable` excludes cases that read sysctls."""
-        raise HarnessError(f"sysctl {name} of node {node} cannot be read in a cluster")
+    async def read_node(self, step: ReadSysctl | CheckTraces) -> str:
+        """Never called: `case_not_runnable` excludes cases that read a node's settings."""
+        raise HarnessError(f"node {step.node} of a cluster cannot be read")
 
     async def watch_entries(self, instance: Instance, step: UnrelatedEntries) -> Observation:
         """Never called: `case_not_runnable` excludes cases with conntrack entries."""

@@ -17,14 +17,11 @@ import msgspec
 from kproxy.conformance.binding.bind import Instance
 from kproxy.conformance.binding.kubernetes_objects import Document
 from kproxy.conformance.binding.world import (
-    AcceptWrites,
     AddAddress,
     Change,
     Key,
     Put,
-    RefuseWrites,
     Remove,
-    RestartProxy,
     WithholdEvents,
     document_key,
     lab_objects,
@@ -35,10 +32,13 @@ from kproxy.conformance.case import (
     CheckHealth,
     CheckLatency,
     CheckProxy,
+    CheckTraces,
+    CleanUp,
     ContinuousProbe,
     DuringWatchFault,
     FailWrites,
     Feature,
+    FlushRules,
     HealthRequest,
     Open,
     OutOfWindow,
@@ -46,10 +46,12 @@ from kproxy.conformance.case import (
     Probe,
     Profile,
     ReadSysctl,
+    ReleasePort,
     Reopen,
     Restart,
     Send,
     StopListening,
+    TakePort,
     UnjudgedAction,
     UnrelatedEntries,
     Wait,
@@ -93,6 +95,11 @@ NEEDS_KERNEL = {
     Restart: "needs a process",
     FailWrites: "needs a process",
     AllowWrites: "needs a process",
+    FlushRules: "needs a process",
+    CleanUp: "needs a process",
+    TakePort: "needs a process",
+    ReleasePort: "needs a process",
+    CheckTraces: "needs a kernel",
     DuringWatchFault: "needs an API server",
 }
 """Steps that rules in memory cannot show."""
@@ -153,7 +160,7 @@ class Simulator:
                     self.gained.add((node, family))
                 case WithholdEvents(changes=later):
                     await self.change(later)
-                case RestartProxy() | RefuseWrites() | AcceptWrites():
+                case _:
                     raise HarnessError("the simulator has no processes")
 
     async def settle(self) -> None:
@@ -213,7 +220,7 @@ class Simulator:
         """Rules in memory take no time."""
         return ()
 
-    async def read_sysctl(self, node: str, name: str) -> str:
+    async def read_node(self, step: ReadSysctl | CheckTraces) -> str:
         """Not here: see `not_runnable_reason`."""
         raise HarnessError("the simulator has no kernel")
 

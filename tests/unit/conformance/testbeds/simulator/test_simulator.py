@@ -48,6 +48,8 @@ OF_THE_KERNEL = {
     "writes-of-one-family",
     "watches",
     "mode-change",
+    "flushed",
+    "removed",
 }
 """Profiles that are about what rules alone do not show."""
 SHOWN = [profile for profile in PROFILES if profile.name not in OF_THE_KERNEL]

@@ -1,7 +1,7 @@
 """Traces of a proxy on a node: chains, rules, tables, sets, virtual servers and devices, as lines of text.
 
-Part of what plays a universe; `tests/unit/universes/test_traces.py` has an example of each.  A node is listed before the
-proxy is first started there, and after it was removed by its own means (``life.cleanup``): what is new then, it left.
+`tests/unit/lab/test_traces.py` has an example of each.  A node is listed before the proxy is first started there, and after
+it was removed by its own means (``life.cleanup``): what is new then, it left.
 """
 
 from __future__ import annotations
