@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from kproxy.conformance.case import (
@@ -15,20 +15,24 @@ from kproxy.conformance.case import (
     Delete,
     SetTaints,
     SetZone,
-    client,
-    host,
 )
 from kproxy.conformance.generate.generate import (
     Chooser,
     generate_change,
     generate_edit,
-    generate_flow,
     generate_service,
     generate_small_change,
 )
 from kproxy.lab.topology import NODES
 from kproxy.model.network import Family
 from kproxy.spec.health import LEAVING_TAINT
+from kproxy.universes.draw_traffic import (
+    draw_checks,
+    draw_flows,
+    draw_probes,
+    draw_udp_flows_across,
+    forms_until,
+)
 from kproxy.universes.schedule import (
     CONVERGENCE,
     OF_MACHINE,
@@ -38,10 +42,8 @@ from kproxy.universes.schedule import (
     Resource,
     Schedule,
     TimedChange,
-    TimedCheck,
     TimedFault,
     TimedFlow,
-    TimedProbe,
 )
 
 SERVICES = ("web", "api", "dns")
@@ -96,41 +98,25 @@ LOCKED = 12.0
 LONG_DELAYS = (0.1, 0.4)
 WITHIN_A_WRITE = (0.001, 0.05, 0.2)
 """Seconds after a change at which another comes while a slow write may be under way."""
-AFTER_A_CHANGE = (0.0, 0.002, 0.02, 0.3, 1.5)
-"""Seconds after a change at which it is probed while it may be in effect or not."""
-SETTLED = CONVERGENCE + 0.5
-"""Seconds after a change at which it is probed when it must be in effect."""
-AFTER_A_FAULT = (SETTLED, 12.0, 24.0)
-"""Seconds after a fault at which what it hid may have to be in effect."""
-PROBES = 2
-"""Probes of such a moment, but in calm."""
-SETTLED_PROBES, CALM_PROBES = 4, 16
-"""Probes of such a moment: among faults and other changes, and in calm, where they tell most."""
-QUIET_PROBES = 60
-"""Probes when nothing has changed for a while: before the calm, whose first change makes good what was missed, and after each
-of the last faults, most of these of the change that came during it."""
-FLOWS = 6
 CALM = (10, 14, 18)
 """Changes that come alone when all faults are over: among faults, and in bursts, much of what a proxy misses is made good by
 the next change."""
-FLOW_PAUSES = (1.0, 2.0, 3.0)
-"""Seconds between two exchanges on a flow."""
-BUSY_PAUSES = (0.05, 0.1, 0.2)
-"""Seconds between two of them while a change takes effect: so that some fall between the steps of a slow sync."""
 
 
 def draw_schedule(seed: int) -> Schedule:
     """Schedule of a seed: Services, changes among faults, changes in calm, with probes and flows, and probes when all has settled."""
     choose = random.Random(f"universe/{seed}").choice  # noqa: S311
     family = choose(tuple(Family))
-    steps = _steps(choose)
+    choose_apart = random.Random(f"universe/{seed}/apart").choice  # noqa: S311
+    steps = _with_common_endpoints(choose_apart, _steps(choose))
     changes = tuple(_changes(choose, steps))
     faults = tuple(sorted(_faults(choose, changes), key=lambda fault: fault.at))
     drawn = Schedule(seed=seed, family=family, changes=changes, faults=faults)
     recovered = drawn.end
     calm = tuple(_calm_changes(choose, steps, drawn))
     drawn = Schedule(seed=seed, family=family, changes=(*changes, *calm), faults=faults)
-    quiet = []
+    quiet: list[tuple[float, TimedChange]] = []
+    across: list[TimedFlow] = []
     for draw_fault in (_fault_of_writes, _fault_of_api):
         fault, pauses = draw_fault(choose, drawn.end + CONVERGENCE)
         drawn = replace(drawn, faults=(*drawn.faults, fault))
@@ -138,10 +124,12 @@ def draw_schedule(seed: int) -> Schedule:
             at = round(fault.at + fault.seconds / 2 + pause, 6)
             change = TimedChange(at=at, step=_step_that_shows(choose, steps, drawn))
             drawn = replace(drawn, changes=(*drawn.changes, change))
+            if draw_fault is _fault_of_writes:
+                across += draw_udp_flows_across(choose_apart, drawn, fault, change)
         quiet.append((drawn.end, change))
-    probes = sorted(_probes(choose, drawn, recovered, quiet), key=lambda probe: probe.at)
-    flows = tuple(_flows(choose, drawn))
-    checks = sorted(_checks(choose, drawn), key=lambda check: check.at)
+    probes = sorted(draw_probes(choose, drawn, recovered, quiet), key=lambda probe: probe.at)
+    flows = (*draw_flows(choose, drawn), *across)
+    checks = sorted(draw_checks(choose, drawn), key=lambda check: check.at)
     return replace(drawn, probes=tuple(probes), flows=flows, checks=tuple(checks))
 
 
@@ -161,7 +149,7 @@ def _calm_changes(choose: Chooser, steps: Iterator[ChangeStep], schedule: Schedu
     """Changes that come alone when all has recovered: each must be in effect before the next."""
     calm = [next(steps) for _ in range(choose(CALM))]
     if choose((True, False)):
-        calm += _change_of_zones(choose, choose(_forms(schedule, schedule.end)))
+        calm += _change_of_zones(choose, choose(forms_until(schedule, schedule.end)))
     for number, step in enumerate(calm):
         at = schedule.end + CONVERGENCE + number * (max(LAGS) + CONVERGENCE + 1.0)
         yield TimedChange(at=round(at, 6), step=step, lag=choose(LAGS))
@@ -284,6 +272,18 @@ def _steps(choose: Chooser) -> Iterator[ChangeStep]:
         yield step
 
 
+def _with_common_endpoints(choose: Chooser, steps: Iterator[ChangeStep]) -> Iterator[ChangeStep]:
+    """The steps, in half of the universes with two Services whose pods listen at the same ports: a pod behind both is one endpoint."""
+    common = choose((True, False))
+    first, second = SERVICES[:2]
+    for step in steps:
+        if common and isinstance(step, Apply):
+            shared = {second: {"same_target_ports_as": first}}
+            yield Apply(*(one.replace(**shared.get(one.name, {})) for one in step.services))
+        else:
+            yield step
+
+
 def _change(choose: Chooser, services: dict[str, CaseService]) -> ChangeStep:
     name = choose(tuple(services))
     match choose(
@@ -356,86 +356,3 @@ def _pause(choose: Chooser, kind: FaultKind, seconds: float) -> float:
     if kind in HOLDING:
         return choose(HELD)
     return choose(DELAYS) if kind in SLOWED else 0.0
-
-
-def _probes(
-    choose: Chooser, schedule: Schedule, recovered: float, quiet: Iterable[tuple[float, TimedChange]]
-) -> Iterator[TimedProbe]:
-    """Probes of what a change is about, and of anything: around each change, after each fault, before the calm, and at the end.
-
-    ``recovered``: time by which all that came before the calm must be in effect; ``quiet``: times by which the change must be.
-    """
-    for change in schedule.changes:
-        is_calm = change.at > recovered
-        for moment in dict.fromkeys((change.at, change.done)):
-            for after in AFTER_A_CHANGE * (1 if is_calm else PROBES):
-                yield _probe_of(choose, schedule, round(moment + after, 6), change)
-        for _ in range(CALM_PROBES if is_calm else SETTLED_PROBES):
-            yield _probe_of(choose, schedule, round(change.done + SETTLED, 6), change)
-    for fault in schedule.faults:
-        for after in (*AFTER_A_CHANGE * PROBES, *AFTER_A_FAULT * SETTLED_PROBES):
-            yield _probe(choose, schedule, round(fault.end + after, 6))
-    for number in range(QUIET_PROBES):
-        yield _probe(choose, schedule, round(recovered + 0.05 * number, 6))
-        for moment, change in quiet:
-            yield _probe_of(choose, schedule, round(moment + 0.05 * number, 6), change)
-
-
-def _flows(choose: Chooser, schedule: Schedule) -> Iterator[TimedFlow]:
-    """Flows to Services of the beginning, from when these have settled, or from a later change on."""
-    for _ in range(FLOWS):
-        later = choose((True, False, False)) and len(schedule.changes) > 1
-        at = choose(schedule.changes[1:]).at if later else CONVERGENCE
-        sent = _probe(choose, schedule, at)
-        yield TimedFlow(
-            at=sent.at,
-            sender=sent.sender,
-            to=sent.to,
-            pause=choose(FLOW_PAUSES),
-            busy_pause=choose(BUSY_PAUSES),
-        )
-
-
-def _checks(choose: Chooser, schedule: Schedule) -> Iterator[TimedCheck]:
-    """Requests to health ports: soon after each change, and when it must be in effect."""
-    for change in schedule.changes:
-        for after in (choose(AFTER_A_CHANGE), SETTLED):
-            for node in NODES:
-                at = round(change.done + after, 6)
-                sender = choose((host(node), client(node)))
-                yield TimedCheck(at=at, sender=sender, node=node)
-                to = choose(_forms(schedule, change.at)).health_check(node)
-                yield TimedCheck(at=at, sender=sender, node=node, to=to)
-
-
-def _probe(choose: Chooser, schedule: Schedule, at: float) -> TimedProbe:
-    """Probe of a Service that a change before it declares, as it is or was."""
-    sender, to = generate_flow(choose, choose(_forms(schedule, at)))
-    return TimedProbe(at=at, sender=sender, to=to)
-
-
-def _probe_of(choose: Chooser, schedule: Schedule, at: float, change: TimedChange) -> TimedProbe:
-    """Probe of what a change is about, more often than not: a Service as it is then, or one with hints for a node's zone."""
-    if not choose((True, True, True, False)):
-        return _probe(choose, schedule, at)
-    latest = {form.name: form for form in _forms(schedule, change.at)}
-    match change.step:
-        case Apply(services=services):
-            about = [latest[service.name] for service in services]
-        case Delete(service=service):
-            about = [latest[service.name]]
-        case _:
-            hinted = [form for form in latest.values() if any(one.zones for one in form.backends)]
-            about = hinted or list(latest.values())
-    sender, to = generate_flow(choose, choose(about))
-    return TimedProbe(at=at, sender=sender, to=to)
-
-
-def _forms(schedule: Schedule, at: float) -> list[CaseService]:
-    """Forms that Services have had up to a time, the latest last."""
-    return [
-        service
-        for change in schedule.changes
-        if change.at <= at and isinstance(change.step, Apply)
-        for service in change.step.services
-    ]

@@ -37,6 +37,22 @@ def test_what_is_deleted_exists_and_probes_are_of_declared_services(seed: int) -
     assert drawn.probes[-1].at > drawn.end
 
 
+def test_two_services_have_endpoints_in_common_all_the_time_or_never() -> None:
+    """One that is so for a while only would be given other endpoints by a change that says nothing of it."""
+    shared: Counter[frozenset[str | None]] = Counter()
+    for seed in SEEDS:
+        forms = [
+            service
+            for change in drawn_schedule(seed).changes
+            if isinstance(change.step, Apply)
+            for service in change.step.services
+        ]
+        assert not any(one.same_target_ports_as for one in forms if one.name != "api")
+        shared[frozenset(one.same_target_ports_as for one in forms if one.name == "api")] += 1
+    assert set(shared) == {frozenset({"web"}), frozenset({None})}
+    assert min(shared.values()) > len(SEEDS) / 3
+
+
 def test_services_are_edited_in_one_field_alone_too() -> None:
     """What a proxy overlooks in such an edit is made good by any other change."""
     edited: Counter[str] = Counter()
