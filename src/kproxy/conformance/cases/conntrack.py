@@ -206,6 +206,31 @@ UDP_IS_SERVED_AFTER_GOING_ASTRAY = case(
     regressions={"R002", "R007"},
 )
 
+PLAIN = service("plain", "a1", ports=UDP_PORT, external_ips=1)
+
+UDP_IS_SERVED_WITHOUT_A_NODE_PORT = case(
+    "conntrack.udp-is-served-without-a-node-port",
+    "Flows that went elsewhere before there was a Service are served when it comes, at an external IP too of one without node ports.",
+    Open(flow="inside", sender=pod("b2"), to=PLAIN.cluster_ip, expect=DROPPED | UNTOUCHED),
+    Open(flow="outside", sender=remote("a"), to=PLAIN.external_ip(), expect=UNTOUCHED),
+    Open(flow="external", sender=pod("a2"), to=PLAIN.external_ip(), expect=UNTOUCHED),
+    Apply(PLAIN),
+    Probe(sender=pod("b2"), to=PLAIN.cluster_ip, expect=delivered_to("a1"), clauses=(change.ENDPOINT_ADDED,)),
+    Send(flow="inside", expect=delivered_to("a1"), clauses=(STARTS,)),
+    Send(flow="outside", expect=ON_A, clauses=(STARTS,)),
+    Send(flow="external", expect=ON_A, clauses=(STARTS,)),
+    clauses=POD_CLAUSES
+    | DATAGRAMS
+    | {
+        "cluster-ip.unallocated.not-served",
+        "traffic.not-for-a-service.untouched",
+        "change.endpoint-added.used",
+        STARTS,
+    },
+    features={Feature.EXTERNAL_IPS},
+    regressions={"R007"},
+)
+
 WAITING = OPEN.replace(backends=(Backend(on="a1", ready=False, serving=False),))
 
 UDP_IS_SERVED_WHEN_ITS_ENDPOINT_GETS_READY = case(
@@ -390,6 +415,7 @@ CASES: tuple[Case, ...] = (
     UDP_FOLLOWS_THE_TARGET_PORT,
     UDP_IS_SERVED_AFTER_REFUSAL,
     UDP_IS_SERVED_AFTER_GOING_ASTRAY,
+    UDP_IS_SERVED_WITHOUT_A_NODE_PORT,
     UDP_IS_SERVED_WHEN_ITS_ENDPOINT_GETS_READY,
     UDP_IS_SERVED_WHEN_ITS_SERVICE_RETURNS,
     UDP_IS_REFUSED_WHEN_NOBODY_IS_LEFT,

@@ -107,7 +107,7 @@ async def run_instances(
         current = [(p, plan[number]) for p, plan in zip(running, plans, strict=True) if number < len(plan)]
         log(f"round {number + 1}/{total}: changing objects of {len(current)} cases")
         changes = [change for p, r in current for step in r.mutations for change in p.world.apply_step(step)]
-        if changes:
+        if changes or number == 0:  # a proxy that is still starting lets every packet pass
             clients = [
                 (p, n, step) for p, r in current if r.mutations for n, step in _continuous_probes(p, r)
             ]

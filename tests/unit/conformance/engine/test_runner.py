@@ -112,6 +112,13 @@ def test_all_cases_change_at_once_and_share_a_barrier() -> None:
     assert testbed.log == ["change 4", "settle", "probe", "probe", "change 2", "settle", "probe"]
 
 
+def test_packets_before_any_change_are_sent_when_the_subject_serves() -> None:
+    """Before that, the kernel of a node may not even track them."""
+    testbed = Scripted()
+    run_all(testbed, small_case(replace(TO_WEB, expect=delivered_to("a1")), Apply(WEB)))
+    assert testbed.log[:3] == ["change 0", "settle", "probe"]
+
+
 def test_what_is_no_probe_waits_for_what_came_before_it() -> None:
     testbed = Scripted()
     run_all(testbed, small_case(Apply(WEB), TO_WEB, HOLD, OutOfWindow(flow="f"), USE, TO_WEB))
