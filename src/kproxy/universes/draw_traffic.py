@@ -1,4 +1,4 @@
-"""What is sent in a universe: probes, flows and health requests, around the changes and faults of its schedule. Pure."""
+"""Traffic of a universe: probes, flows and health requests, around the changes and faults of its schedule. Pure."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def test_what_is_deleted_exists_and_probes_are_of_declared_services(seed: int) -
 
 
 def test_two_services_have_endpoints_in_common_all_the_time_or_never() -> None:
-    """One that is so for a while only would be given other endpoints by a change that says nothing of it."""
+    """One that is so for a while only would get other endpoints by a change of something else."""
     shared: Counter[frozenset[str | None]] = Counter()
     for seed in SEEDS:
         forms = [

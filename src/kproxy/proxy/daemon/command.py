@@ -82,7 +82,7 @@ def write_configuration(config: Configuration, path: Path) -> int:
 
 
 def cleanup_node() -> int:
-    """``--cleanup``: remove the rules of every mode from this node (``life.cleanup``)."""
+    """``--cleanup``: remove the rules of every mode from this node (``cleanup.nothing-served``, ``cleanup.nothing-left``)."""
     try:
         require_net_admin()
     except HostError as error:

@@ -102,7 +102,7 @@ def reset_kept_sources(family: Family) -> None:
 
 
 def end_workers() -> None:
-    """End all workers here, their connections and the flows to them; remove their sockets (``life.cleanup``)."""
+    """End all workers here, their connections and the flows to them; remove their sockets (``cleanup.nothing-left``)."""
     for family in Family:
         drain_workers(family)
     places = worker_places()

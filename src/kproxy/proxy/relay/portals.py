@@ -170,11 +170,19 @@ def _pools(service: ServicePlan) -> dict[PoolScope, Pool]:
 
 
 def _frontends_of(service: ServicePlan, pool: Pool) -> frozenset[str]:
-    """Names of a UDP port's frontends that lead to a pool, senders with a shortcut aside; flows follow them to another."""
+    """Names of a UDP port's frontends that lead to a pool, all senders or those with a shortcut; flows follow them elsewhere."""
     if service.protocol is not Protocol.UDP:
         return frozenset()
-    own = (frontend for frontend in service.frontends if frontend.pool.scope is pool.scope)
-    return frozenset(f"{frontend.address or 'node'} {frontend.port}" for frontend in own)
+    leading = (
+        (frontend, how, led)
+        for frontend in service.frontends
+        for how, led in (("all", frontend.pool), ("shortcut", frontend.shortcut))
+    )
+    return frozenset(
+        f"{frontend.address or 'node'} {frontend.port} {how}"
+        for frontend, how, led in leading
+        if led is not None and led.scope is pool.scope
+    )
 
 
 def _relayed_frontend(frontend: Frontend, sockets: Mapping[PoolScope, tuple[PoolEndpoint, ...]]) -> Frontend:

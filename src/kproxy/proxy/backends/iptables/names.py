@@ -26,10 +26,10 @@ FORWARD = xtables.FORWARD
 POSTROUTING = xtables.POSTROUTING
 MARK_MASQUERADE = xtables.MARK_MASQUERADE
 FIREWALL = "KUBE-FIREWALL"
-"""The kubelet writes to it too: we add our rule, and never flush or delete it (``life.cleanup``)."""
+"""The kubelet writes to it too: we add our rule, and never flush or delete it (``cleanup.nothing-left``)."""
 
 CANARY = "KUBE-PROXY-CANARY"
-"""Empty chain in every table; its absence means that another process flushed our rules (``life.canary``)."""
+"""Empty chain in every table; its absence means that another process flushed our rules (``rules.removed-by-another.restored``)."""
 
 POOL_PREFIX = {PoolScope.CLUSTER: "KUBE-SVC-", PoolScope.LOCAL: "KUBE-SVL-"}
 EXTERNAL_PREFIX = "KUBE-EXT-"

@@ -56,7 +56,7 @@ class DaemonEvents:
             time.sleep(0.01)
 
     def health_check_failed(self, service: Key, why: str) -> None:
-        """Record that a health check node port cannot be opened (``hcnp.bind-fail``)."""
+        """Record that a health check node port cannot be opened (``health-check.port-in-use.tried-again``)."""
         found = self.store.cluster().services.get(service)
         uid = found.metadata.uid if isinstance(found, Service) else ""
         reference = service_reference(*service, uid)

@@ -69,7 +69,7 @@ class ServiceHealthServer:
         up_to_date: Callable[[], bool],
         failed: Callable[[Key, str], None] = lambda _service, _why: None,
     ) -> None:
-        """``failed`` is called once, with the reason, when a Service's port cannot be opened (``hcnp.bind-fail``)."""
+        """``failed`` is called once, with the reason, when a Service's port cannot be opened (``health-check.port-in-use.tried-again``)."""
         self._family, self._ports, self._up_to_date, self._failed = family, ports, up_to_date, failed
         self._checks: dict[Key, HealthCheck] = {}
         self._listening: dict[tuple[_ServiceNodePort, Address], ListeningPort] = {}

@@ -48,17 +48,21 @@ class UdpFrontends:
 
         The relay keeps the flow's endpoint while that serves; then it chooses in the pool of the socket that the flow comes to
         (``internal-policy.local.same-node``). A frontend that leads nowhere now keeps its flows (``conntrack.udp.stays-on-policy-change``).
+        Nor does a flow stay that came by a shortcut to the pool which all senders are led to now: that has sockets which keep the
+        source and such as do not, and the rules choose (``masquerade.external-policy-cluster.rewritten``).
         """
-        now = self._pool(flow.destination)
-        moves = bool(now) and before._pool(flow.destination) != now
-        return moves and flow.reply_source in self.relay_sockets - now
+        now, then = self._pool(flow.destination), before._pool(flow.destination)
+        if not now or then == now:
+            return False
+        return flow.reply_source in self.relay_sockets - (now if then is None else now & then)
 
-    def _pool(self, destination: Socket) -> frozenset[Socket]:
+    def _pool(self, destination: Socket) -> frozenset[Socket] | None:
+        """Sockets of the pool that a frontend leads to, maybe none; None where it is no frontend."""
         address, port = destination
         found = self.pools.get(destination)
         if found is None and self._accepts_node_ports(address):
             found = self.pools.get(port)
-        return found or frozenset()
+        return found
 
     def serving(self, destination: Socket) -> frozenset[Socket] | None:
         """The endpoints behind a destination, maybe none; None when it is no frontend."""

@@ -280,7 +280,7 @@ class FamilySync:
         """Compare the kernel with what was applied, and read the machine's options again.
 
         Clauses ``node-port.addresses.gained-inside-configured.either``, ``conntrack.invalid-not-leaked``,
-        ``change.in-effect-soon``; behaviour ``life.canary``.
+        ``change.in-effect-soon``; ``rules.removed-by-another.restored``.
         """
         now = self.clock()
         self._scheduler = self._scheduler.record_check(now)
@@ -302,7 +302,7 @@ class FamilySync:
             self._scheduler = self._scheduler.request_sync(now)
 
     def _handle_drift(self, now: float, what: tuple[str, ...]) -> None:
-        """Log drift and schedule its repair (``life.canary``), with growing waits if earlier repairs did not last."""
+        """Log drift and schedule its repair (``rules.removed-by-another.restored``), with growing waits if earlier repairs did not last."""
         if self._scheduler.drifted_at is not None:
             return
         self.observer.drifted()

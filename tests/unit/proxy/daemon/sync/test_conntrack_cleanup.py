@@ -169,8 +169,17 @@ def test_a_flow_whose_frontend_leads_to_another_socket_chooses_anew_by_the_rules
     assert is_stale(at_node_port, NOTHING, now), "what an earlier process has left"
     assert not is_stale(at_node_port, now, now), "once: it came back by a shortcut"
     assert not is_stale(flow(DNS, CLUSTER_SOCKET), before, now), "another frontend's"
-    assert not is_stale(flow((NODE, NODE_PORT), LOCAL_SOCKET), before, now)
+    assert not is_stale(flow((NODE, NODE_PORT), LOCAL_SOCKET), NOTHING, now), "begun by an earlier process"
     assert not is_stale(flow((NODE, NODE_PORT), FIRST), before, now), "another mode's, whose endpoint serves"
+
+
+def test_a_flow_by_a_shortcut_to_the_pool_that_all_are_led_to_now_chooses_its_socket_anew() -> None:
+    """Universe 50034: under policy Local it kept its source, and the next endpoint under policy Cluster saw that too."""
+    by_shortcut = flow((NODE, NODE_PORT), CLUSTER_SOCKET)
+    for local in ((LOCAL_SOCKET,), ()):
+        assert is_stale(by_shortcut, relayed(local), relayed((CLUSTER_SOCKET,)))
+    assert not is_stale(by_shortcut, relayed((CLUSTER_SOCKET,)), relayed((CLUSTER_SOCKET,)))
+    assert not is_stale(flow(DNS, CLUSTER_SOCKET), relayed((LOCAL_SOCKET,)), relayed((CLUSTER_SOCKET,)))
 
 
 def test_a_flow_whose_frontend_leads_nowhere_now_stays() -> None:

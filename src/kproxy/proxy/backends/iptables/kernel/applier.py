@@ -109,7 +109,7 @@ class IptablesKernel:
     def find_drift(self, *, thorough: bool = True) -> tuple[str, ...]:
         """Changes by other processes since the last `apply`, as far as they can be detected; empty before it.
 
-        Detects flushed and deleted tables (``life.canary``), a flush that spares the canaries (``life.canary-blindspot``),
+        Detects flushed and deleted tables (``rules.removed-by-another.restored``), a flush that spares the canaries (``life.canary-blindspot``),
         and changes in our chains: with iptables-nft in every check, with iptables-legacy only in a ``thorough`` one.  A
         check that is not thorough costs microseconds, a thorough one starts some fifteen processes (but `UnchangedTables`).
         """
@@ -140,7 +140,7 @@ class IptablesKernel:
         return tuple(gone)
 
     def cleanup(self) -> None:
-        """Remove all chains and jumps of ours, but KUBE-FIREWALL, which is the kubelet's too (``life.cleanup``)."""
+        """Remove all chains and jumps of ours, but KUBE-FIREWALL, which is the kubelet's too (``cleanup.nothing-left``)."""
         self._last_applied = None
         remove_iptables_rules(self.tools)
 

@@ -1,7 +1,7 @@
 """Removal of the chains that iptables and ipvs mode leave on a node, ours or kube-proxy's, in both variants of the tools.
 
 Used by `kproxy.proxy.backends.iptables.backend`.  Touches nothing on a clean node (``life.cleanup.stateless``) and leaves
-KUBE-FIREWALL, which is the kubelet's too (``life.cleanup``).
+KUBE-FIREWALL, which is the kubelet's too (``cleanup.nothing-left``).
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ class NftablesKernel:
             return self._clients(nftables)
 
     def cleanup(self) -> None:
-        """Remove the table, ours or kube-proxy's, if it exists (``life.cleanup``)."""
+        """Remove the table, ours or kube-proxy's, if it exists (``cleanup.nothing-left``)."""
         self._last_applied = None
         with Nftables() as nftables:
             if not self._has_table(nftables):
