@@ -10,11 +10,16 @@ from kproxy.conformance.case import (
     REJECTED,
     Apply,
     Case,
+    CheckHealth,
     CheckLatency,
     Delete,
     Feature,
+    Policy,
     Probe,
+    Type,
+    Vip,
     case,
+    client,
     delivered_to,
     pod,
     service,
@@ -60,15 +65,19 @@ CHANGES_ARE_IN_EFFECT_SOON = case(
 
 MOVING = service("moving", "a1", "a3")
 MOVED = service("moving", "b1", "b3")
+MOVED_ON = service("moving", "a3", "b2")
 DRAINED = service("draining", backends=(draining("a1"), draining("b1")))
 ONE_STOPPED = DRAINED.replace(backends=(terminated("a1"), draining("b1")))
 FULL, EMPTY = service("full", "a1"), service("full")
+INSIDE = service("counted", "a1", "a2")
+COUNTED = INSIDE.replace(type=Type.LOAD_BALANCER, external_policy=Policy.LOCAL, vips=(Vip(),))
 
-ENDPOINTS_CHANGE_ALONE = case(
-    "convergence.endpoints-change-alone",
-    "Endpoints that change one Service at a time, while nothing else does and nothing follows, are so in effect: others in their "
-    "place, one that stops serving among such as terminate, the last one gone and back.",
-    Apply(MOVING, DRAINED, FULL),
+CHANGES_COME_ALONE = case(
+    "convergence.changes-come-alone",
+    "What changes one Service at a time, while nothing else does and nothing follows, is in effect: others in an endpoint's "
+    "place, also several times within moments, one that stops serving among such as terminate, the last one gone and back, and "
+    "a load balancer's health check where endpoints stay as they are.",
+    Apply(MOVING, DRAINED, FULL, INSIDE),
     Probe(sender=FROM_A, to=MOVING.cluster_ip, expect=delivered_to("a1", "a3"), spread=True),
     Probe(sender=FROM_B, to=DRAINED.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
     Probe(sender=FROM_A, to=FULL.cluster_ip, expect=delivered_to("a1")),
@@ -82,6 +91,12 @@ ENDPOINTS_CHANGE_ALONE = case(
     Probe(sender=FROM_B, to=FULL.cluster_ip, expect=REJECTED, clauses=(EMPTIED,)),
     Apply(FULL),
     Probe(sender=FROM_B, to=FULL.cluster_ip, expect=delivered_to("a1"), clauses=(ENDPOINT_ADDED,)),
+    *(Apply(one) for one in (*(MOVING, MOVED) * 4, MOVED_ON)),
+    Probe(
+        sender=FROM_A, to=MOVING.cluster_ip, expect=delivered_to("a3", "b2"), spread=True, clauses=FOLLOWED
+    ),
+    Apply(COUNTED),
+    CheckHealth(sender=client("a"), to=COUNTED.health_check("a"), expect=2, clauses=(TYPE,)),
     clauses=POD_CLAUSES
     | {
         *FOLLOWED,
@@ -90,10 +105,16 @@ ENDPOINTS_CHANGE_ALONE = case(
         "endpoints.none.rejected",
         EMPTIED,
         READINESS,
+        TYPE,
     },
-    features={Feature.TERMINATING_ENDPOINTS},
+    features={
+        Feature.TERMINATING_ENDPOINTS,
+        Feature.LOAD_BALANCER,
+        Feature.EXTERNAL_TRAFFIC_POLICY,
+        Feature.HEALTH_CHECKS,
+    },
     profile=LONE_CHANGES,
     families=(Family.IPV4,),
 )
 
-CASES: tuple[Case, ...] = (CHANGES_ARE_IN_EFFECT_SOON, ENDPOINTS_CHANGE_ALONE)
+CASES: tuple[Case, ...] = (CHANGES_ARE_IN_EFFECT_SOON, CHANGES_COME_ALONE)

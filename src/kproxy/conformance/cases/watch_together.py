@@ -16,8 +16,10 @@ from kproxy.conformance.case import (
     SAME_ENDPOINT,
     UNTOUCHED,
     Apply,
+    Backend,
     Case,
     CaseService,
+    CheckHealth,
     Delete,
     DuringWatchFault,
     Feature,
@@ -36,7 +38,12 @@ from kproxy.conformance.case import (
     pods,
     service,
 )
-from kproxy.conformance.cases.common import LOCAL_CLAUSES, NODE_PORT_CLAUSES, POD_CLAUSES
+from kproxy.conformance.cases.common import (
+    LOCAL_CLAUSES,
+    LOCAL_ENDPOINTS_REPORTED,
+    NODE_PORT_CLAUSES,
+    POD_CLAUSES,
+)
 from kproxy.conformance.cases.profiles import WATCHES
 from kproxy.model.network import Protocol
 
@@ -241,4 +248,46 @@ PORTS_ARE_REPLACED = case(
     profile=WATCHES,
 )
 
-CASES: tuple[Case, ...] = (WITHOUT_BEARING_FOLLOWS, THERE_AND_BACK, PORTS_ARE_REPLACED)
+FLEETING = service("fleeting", "a1")
+IN_TWO_SLICES = FLEETING.replace(backends=(Backend(on="a1"), Backend(on="b1", slice=1)))
+
+SLICE_COMES_AND_GOES = case(
+    "watches.slice-comes-and-goes-at-once",
+    "The endpoints of an EndpointSlice that is created and deleted at once get no connection.",
+    Apply(FLEETING, NEIGHBOUR),
+    Probe(sender=pod("a2"), to=FLEETING.cluster_ip, expect=delivered_to("a1")),
+    DuringWatchFault(WatchFault.DELAYED, FIRST, *_each_in_turn(IN_TWO_SLICES, FLEETING)),
+    FOLLOWED,
+    Probe(sender=pod("a2"), to=FLEETING.cluster_ip, expect=delivered_to("a1"), count=12, clauses=(TOGETHER,)),
+    clauses=POD_CLAUSES | {TOGETHER},
+    profile=WATCHES,
+)
+
+COUNTED = service("counted", "a1", "a2", type=Type.LOAD_BALANCER, external_policy=Policy.LOCAL, vips=(Vip(),))
+RECOUNTED = COUNTED.replace(generation=1)
+COUNT = (TOGETHER, LOCAL_ENDPOINTS_REPORTED)
+
+HEALTH_PORT_IS_REPLACED = case(
+    "watches.health-port-is-replaced-at-once",
+    "A load balancer's Service that is made anew with another health check node port reports at that one, and no more at the "
+    "old one, all of it learned at once.",
+    Apply(COUNTED, NEIGHBOUR),
+    CheckHealth(
+        sender=client("a"), to=COUNTED.health_check("a"), expect=2, clauses=(LOCAL_ENDPOINTS_REPORTED,)
+    ),
+    DuringWatchFault(WatchFault.DELAYED, FIRST, Delete(COUNTED), Apply(RECOUNTED)),
+    FOLLOWED,
+    CheckHealth(sender=client("a"), to=RECOUNTED.health_check("a"), expect=2, clauses=COUNT),
+    CheckHealth(sender=client("a"), to=COUNTED.health_check("a"), expect=None, clauses=COUNT),
+    clauses=POD_CLAUSES | {*COUNT},
+    features={Feature.LOAD_BALANCER, Feature.EXTERNAL_TRAFFIC_POLICY, Feature.HEALTH_CHECKS},
+    profile=WATCHES,
+)
+
+CASES: tuple[Case, ...] = (
+    WITHOUT_BEARING_FOLLOWS,
+    THERE_AND_BACK,
+    PORTS_ARE_REPLACED,
+    SLICE_COMES_AND_GOES,
+    HEALTH_PORT_IS_REPLACED,
+)
