@@ -152,12 +152,15 @@ def judge_step(
                 step,
                 Mismatch(MismatchKind.OUTCOME, convergence.latency_objective(), seen[0].text),
             )
-        case CheckHealth() | CheckProxy() | ReadSysctl() | CheckTraces() | UnrelatedEntries() if seen[
-            0
-        ].text != (lawful := describe_expectation(step)):
-            _add_finding(progress, number, step, Mismatch(MismatchKind.OUTCOME, lawful, seen[0].text))
+        case CheckHealth() | CheckProxy() | ReadSysctl() | CheckTraces() | UnrelatedEntries():
+            _judge_text(progress, number, step, seen[0].text)
         case _:
             pass
+
+
+def _judge_text(progress: InstanceProgress, number: int, step: TextStep, text: str) -> None:
+    if text != (lawful := describe_expectation(step)):
+        _add_finding(progress, number, step, Mismatch(MismatchKind.OUTCOME, lawful, text))
 
 
 def latency_samples(testbed: Testbed, progress: InstanceProgress) -> Sequence[LatencySample]:
