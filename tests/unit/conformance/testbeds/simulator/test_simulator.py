@@ -50,6 +50,7 @@ OF_THE_KERNEL = {
     "mode-change",
     "flushed",
     "removed",
+    "lone-changes",
 }
 """Profiles that are about what rules alone do not show."""
 SHOWN = [profile for profile in PROFILES if profile.name not in OF_THE_KERNEL]
