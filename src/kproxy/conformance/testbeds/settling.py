@@ -54,7 +54,7 @@ _OF_THE_TIME = 1 / 4
 _WHILE_TRACED = 1 / 2
 """Fraction that it has to apply what it can write while it cannot write all."""
 _ALONE = 1 / 12
-"""Fraction that a change which comes alone may take: by default that of `kproxy.conformance.engine.convergence.BOUND`."""
+"""Fraction that the restoring of rules, and a change which comes alone, may take: by default that of `kproxy.conformance.engine.convergence.BOUND`."""
 _LEAST, _TIMES_THE_SLOWEST = 1.0, 5
 """Shortest wait for such a change, in seconds, and the longest in units of the slowest that was timed."""
 _SECOND = (ChangeKind.MOVED, ChangeKind.DELETED, ChangeKind.PORT, ChangeKind.CREATED)
@@ -85,7 +85,7 @@ class Settling:
         self.served = False
         """True once the subject has served a Service everywhere."""
         self._unwritable: set[Place] = set()
-        self._caught_up = True
+        self._caught_up, self._restores = True, False
         self._topology, self.families = topology, topology.families
         self.applied: list[LatencySample] = []
         """Every change that was awaited, except the first of all, which waits for the subject's start."""
@@ -103,8 +103,11 @@ class Settling:
         self._unwritable -= excused
 
     def expect_restored(self) -> None:
-        """Wait until what was served is served again, by proxies that no change makes write."""
-        self._caught_up = False
+        """Wait until what was served is served again, by proxies that no change makes write.
+
+        A sentinel does not show all of it: IPVS serves on without the rules that masquerade and reject.
+        """
+        self._caught_up, self._restores = False, True
 
     def _places(self) -> list[Place]:
         places = itertools.product(self._topology.nodes, self.families)
@@ -145,6 +148,9 @@ class Settling:
         self._works = True
 
     async def _settle(self, check: Check) -> None:
+        if self._restores:
+            await asyncio.sleep(self._seconds * _ALONE)
+            self._restores = False
         if not self._caught_up and not await self._catches_up(check):
             return
         await self.remove_sentinels()
