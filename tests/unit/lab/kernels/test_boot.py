@@ -57,5 +57,5 @@ def test_no_more_run_at_once_than_may(tmp_path: Path) -> None:
             running.append(number)
             yield QUICK, SINKS
 
-    for number, _ in run_each(jobs(), 2, tmp_path):
-        assert len(running) <= number + 3
+    for ended, _ in enumerate(run_each(jobs(), 2, tmp_path), 1):  # in whatever order they end
+        assert len(running) <= ended + 2
