@@ -100,6 +100,20 @@ def test_time_passes_as_long_as_changes_have_taken_and_nothing_is_written() -> N
     assert (subject.written, checked) == (written, [0, 1])
 
 
+def test_what_another_program_removed_must_be_there_again_before_a_sentinel_makes_a_proxy_write() -> None:
+    subject = Subject()
+    settling = subject.settling()
+    settle(settling)
+    settling.expect_restored()
+    written, subject.working = list(subject.written), {"a"}
+    settle(settling)
+    assert subject.written == written, "the case's checks show what is missing"
+    subject.working = {"a", "b"}
+    settling.expect_restored()
+    settle(settling)
+    assert len(subject.written) > len(written)
+
+
 def test_every_node_is_queried_in_every_family_that_is_served() -> None:
     subject = Subject()
     settle(subject.settling([Family.IPV6]))
