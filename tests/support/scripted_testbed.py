@@ -195,11 +195,21 @@ def subject(**fields: object) -> Subject:
 
 
 def report_on(
-    cases: Sequence[Case], open_testbed: OpenTestbed, evidence: Path, who: Subject | None = None
+    cases: Sequence[Case],
+    open_testbed: OpenTestbed,
+    evidence: Path,
+    who: Subject | None = None,
+    *,
+    maxfail: int = 0,
 ) -> Report:
     who = who or subject()
     session = Session(
-        subject=who, mode=who.modes[0], cases=cases, evidence=evidence, environment={"kernel": "6"}
+        subject=who,
+        mode=who.modes[0],
+        cases=cases,
+        evidence=evidence,
+        environment={"kernel": "6"},
+        maxfail=maxfail,
     )
     return asyncio.run(run_session(session, open_testbed, lambda _: None))
 

@@ -1,6 +1,7 @@
 """Conformance session: cases grouped by profile, a testbed for each, results merged into one report.
 
-Labs run side by side, as many at once as configured.
+Labs run side by side, as many at once as configured.  What fails as a whole is divided afterwards: the cases that cost the
+others their verdicts are found by running parts of the lab, each in a lab of its own (`LabRun`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ from kproxy.conformance.subjects.subject import Subject
 from kproxy.conformance.testbed import HarnessError, NothingServed, SubjectFailed, Testbed
 
 _LABS_TO_TRY = 2
+_PARTS = 8
+"""Number of parts into which a lab is divided that failed as a whole."""
+_MOST_DIVISIONS = 24
+"""Divisions of a session: each may take as long as a subject has to apply a change."""
 
 OpenTestbed = Callable[[Profile, Sequence[Instance]], AbstractAsyncContextManager[Testbed]]
 
@@ -66,6 +71,8 @@ class LabSlots:
     """Reasons, by the names of the profiles in which nothing was served."""
     latency_samples: list[LatencySample] = field(default_factory=list)
     """Latencies of changes in the labs that have finished."""
+    divisions: int = 0
+    """Number of labs that were divided."""
 
     @property
     def closed_reason(self) -> str:
@@ -74,6 +81,31 @@ class LabSlots:
             return ""
         first = next(iter(self.failed_profiles.values()))
         return f"not tried: the subject has served nothing in the profiles {', '.join(self.failed_profiles)}: {first}"
+
+    @property
+    def may_divide(self) -> bool:
+        """True if a lab that failed as a whole may be divided: a subject that has served nothing at all would not in parts."""
+        return self.any_served and self.divisions < _MOST_DIVISIONS
+
+
+@dataclass(frozen=True, slots=True)
+class LabRun:
+    """Results of a lab's cases; ``failed_as_a_whole``: no case has a verdict of its own."""
+
+    results: Sequence[CaseResult]
+    failed_as_a_whole: bool = False
+
+    @property
+    def profile(self) -> Profile:
+        """Profile of all its cases."""
+        return self.results[0].case.profile
+
+    @property
+    def parts(self) -> list[list[Case]]:
+        """Cases of the labs that it is divided into, none empty."""
+        cases = [entry.case for entry in self.results]
+        size = -(-len(cases) // _PARTS)
+        return [cases[start : start + size] for start in range(0, len(cases), size)]
 
 
 async def run_session(session: Session, open_testbed: OpenTestbed, log: Callable[[str], None]) -> Report:
@@ -88,9 +120,10 @@ async def run_session(session: Session, open_testbed: OpenTestbed, log: Callable
     able = [case for case in session.cases if case.id not in results]
     slots = LabSlots(asyncio.Semaphore(session.parallel_labs), RunProgress(total=len(able)))
     groups = group_into_labs(able, session.lab_capacity)
-    runs = [_run_profile(session, profile, cases, open_testbed, slots, log) for profile, cases in groups]
+    runs = [_run_lab(session, profile, cases, open_testbed, slots, log) for profile, cases in groups]
     runs.insert(_LABS_TO_TRY, _run_one_unclaimed(session, open_testbed, slots, log))
-    done = await asyncio.gather(*runs)
+    labs = await asyncio.gather(*runs)
+    done = await asyncio.gather(*(_divide(session, lab, open_testbed, slots, log) for lab in labs))
     results.update({entry.case.id: entry for group in done for entry in group})
     return Report(
         subject=session.subject.name,
@@ -105,7 +138,7 @@ async def run_session(session: Session, open_testbed: OpenTestbed, log: Callable
 
 async def _run_one_unclaimed(
     session: Session, open_testbed: OpenTestbed, slots: LabSlots, log: Callable[[str], None]
-) -> list[CaseResult]:
+) -> LabRun:
     """Run one random case whose features the subject does not claim: its result stays ``unsupported``.
 
     The reason records whether it passed, which keeps claims of "unsupported" honest. It runs after the first labs and
@@ -117,7 +150,7 @@ async def _run_one_unclaimed(
         {f.value for case in unclaimed for f in session.subject.missing_features(case, session.mode)}
     )
     if session.rng is None or not features:
-        return []
+        return LabRun(())
     feature = session.rng.choice(features)
     candidates = [
         c
@@ -132,16 +165,17 @@ async def _run_one_unclaimed(
         quiet = replace(session, evidence=Path(scratch), reprobe=False)
         async with slots.semaphore:
             if slots.failed_profiles:
-                return []
+                return LabRun(())
             log(f"{case.profile.name}: running what is not claimed: {feature}")
-            (entry,) = await _run_profile(
-                quiet, case.profile, [case], open_testbed, own_slots, lambda _: None
-            )
+            (entry,) = (
+                await _run_lab(quiet, case.profile, [case], open_testbed, own_slots, lambda _: None)
+            ).results
     came = {Result.PASSED: "it passes", Result.FAILED: "it fails", Result.DEVIATION: "it fails"}
     what = came.get(entry.result, f"it is {entry.result.value}")
     seen = f": {entry.reason}" if entry.reason else ""
     reason = f"{session.subject.name} does not claim {feature}; run all the same, {what}{seen}"
-    return [CaseResult(case=case, result=Result.UNSUPPORTED, seconds=entry.seconds, reason=reason)]
+    unsupported = CaseResult(case=case, result=Result.UNSUPPORTED, seconds=entry.seconds, reason=reason)
+    return LabRun([unsupported])
 
 
 def group_into_labs(cases: Sequence[Case], capacity: int) -> list[tuple[Profile, list[Case]]]:
@@ -157,21 +191,21 @@ def group_into_labs(cases: Sequence[Case], capacity: int) -> list[tuple[Profile,
     ]
 
 
-async def _run_profile(
+async def _run_lab(
     session: Session,
     profile: Profile,
     cases: Sequence[Case],
     open_testbed: OpenTestbed,
     slots: LabSlots,
     log: Callable[[str], None],
-) -> list[CaseResult]:
-    """Run the cases of one profile in one testbed."""
+) -> LabRun:
+    """Run cases of one profile in one testbed."""
     async with slots.semaphore:
         if slots.closed_reason:
-            return [_unobserved(case, Result.FAILED, slots.closed_reason) for case in cases]
+            return LabRun([_unobserved(case, Result.FAILED, slots.closed_reason) for case in cases])
         if session.maxfail and slots.progress.failed >= session.maxfail:
             enough = f"not tried: {slots.progress.failed} cases had failed (--maxfail {session.maxfail})"
-            return [_unobserved(case, Result.NOT_RUNNABLE, enough) for case in cases]
+            return LabRun([_unobserved(case, Result.NOT_RUNNABLE, enough) for case in cases])
         bound = bind_cases(cases)
         try:
             async with open_testbed(profile, bound) as testbed:
@@ -193,12 +227,40 @@ async def _run_profile(
         except SubjectFailed as reason:
             if isinstance(reason, NothingServed):
                 slots.failed_profiles[profile.name] = str(reason).partition("\n")[0]
-            return [_unobserved(case, Result.FAILED, f"profile {profile.name}: {reason}") for case in cases]
+            slots.progress.add(len(cases), len(cases))
+            failed = [_unobserved(case, Result.FAILED, f"profile {profile.name}: {reason}") for case in cases]
+            return LabRun(failed, failed_as_a_whole=True)
         except HarnessError as reason:
-            return [_unobserved(case, Result.BROKEN, f"profile {profile.name}: {reason}") for case in cases]
+            broken = f"profile {profile.name}: {reason}"
+            return LabRun([_unobserved(case, Result.BROKEN, broken) for case in cases])
     results = [_result(session, case, progress, lacking.get(case.id, ""), folders) for case in cases]
     slots.progress.add(len(results), sum(entry.result is Result.FAILED for entry in results))
-    return results
+    return LabRun(results)
+
+
+async def _divide(
+    session: Session, lab: LabRun, open_testbed: OpenTestbed, slots: LabSlots, log: Callable[[str], None]
+) -> Sequence[CaseResult]:
+    """Results of a lab; of one that failed as a whole those of its parts, each run in a lab of its own and divided further.
+
+    Where every part fails as well, or none does, the lab's own results remain: the cases fail together.
+    """
+    enough = session.maxfail and slots.progress.failed >= session.maxfail
+    if not lab.failed_as_a_whole or len(lab.results) == 1 or enough or not slots.may_divide:
+        return lab.results
+    slots.divisions += 1
+    number = len(lab.results)
+    log(f"{lab.profile.name}: {number} cases failed together; running {len(lab.parts)} parts of them")
+    slots.progress.add(-number, -number)
+    runs = (_run_lab(session, lab.profile, cases, open_testbed, slots, log) for cases in lab.parts)
+    parts = await asyncio.gather(*runs)
+    failed = [part.failed_as_a_whole for part in parts]
+    if all(failed):
+        return lab.results
+    if not any(failed):
+        together = f"in one lab with {number - 1} other cases, but not in smaller labs"
+        return [replace(entry, reason=f"{together}: {entry.reason}") for entry in lab.results]
+    return [entry for part in parts for entry in await _divide(session, part, open_testbed, slots, log)]
 
 
 def _in_turn(testbed: Testbed, instances: Sequence[Instance]) -> list[list[Instance]]:

@@ -11,7 +11,7 @@ import pytest
 
 from kproxy.conformance.binding.bind import Instance
 from kproxy.conformance.case import Apply, Feature, Profile, Wait
-from kproxy.conformance.engine.session import Session, run_session
+from kproxy.conformance.engine.session import OpenTestbed, Session, run_session
 from kproxy.conformance.reports.results import UNLAWFUL, CaseResult, Report, Result
 from kproxy.conformance.subjects.deviations import Deviation, Excuse
 from kproxy.conformance.testbed import NothingServed, Observation, SubjectFailed
@@ -376,6 +376,56 @@ def test_a_subject_that_fails_in_a_lab_fails_all_cases_of_that_lab_and_no_others
     reported = "profile other: the proxy of node a ended with 2: panic: no\ngoroutine 1"
     assert result_of(report, "other.three").reason == reported
     assert report.exit_code == UNLAWFUL
+
+
+def failing_with(*ids: str) -> OpenTestbed:
+    """Labs whose proxy ends where all of these cases are."""
+
+    @asynccontextmanager
+    async def open_testbed(_: Profile, bound: Sequence[Instance]) -> AsyncIterator[Scripted]:
+        yield Scripted()
+        if {instance.case.id for instance in bound} >= set(ids):
+            raise SubjectFailed("it panics")
+
+    return open_testbed
+
+
+MANY = [small_case(*STEPS, id=f"group.n{number}") for number in range(40)]
+
+
+def test_a_case_that_ends_the_proxy_costs_the_others_of_its_lab_no_verdict(tmp_path: Path) -> None:
+    report = report_on([*MANY, THREE], failing_with("group.n29"), tmp_path)
+    assert [entry.case.id for entry in report.results if entry.result is not Result.PASSED] == ["group.n29"]
+    assert result_of(report, "group.n29").reason == "profile default: it panics"
+    assert report.exit_code == UNLAWFUL
+
+
+def test_cases_that_end_the_proxy_only_together_all_fail(tmp_path: Path) -> None:
+    report = report_on([*MANY, THREE], failing_with("group.n0", "group.n39"), tmp_path)
+    assert {entry.result for entry in report.results if entry.case in MANY} == {Result.FAILED}
+    together = "in one lab with 39 other cases, but not in smaller labs"
+    assert result_of(report, "group.n7").reason == f"{together}: profile default: it panics"
+    assert verdicts(report)["other.three"] is Result.PASSED
+
+
+def test_a_lab_is_not_divided_where_every_part_fails_too(tmp_path: Path) -> None:
+    opened = []
+
+    @asynccontextmanager
+    async def panics(profile: Profile, bound: Sequence[Instance]) -> AsyncIterator[Scripted]:
+        opened.append(len(bound))
+        yield Scripted()
+        if profile.name != "other":
+            raise SubjectFailed("it panics")
+
+    report = report_on([*MANY, THREE], panics, tmp_path)
+    assert sorted(opened) == [1, *[5] * 8, 40]
+    assert {entry.result for entry in report.results if entry.case in MANY} == {Result.FAILED}
+
+
+def test_a_lab_is_not_divided_when_enough_cases_have_failed(tmp_path: Path) -> None:
+    report = report_on([*MANY, THREE], failing_with("group.n29"), tmp_path, maxfail=1)
+    assert {entry.result for entry in report.results if entry.case in MANY} == {Result.FAILED}
 
 
 @pytest.mark.parametrize("error", [LabError("no server has answered"), OSError(113, "no route")])
