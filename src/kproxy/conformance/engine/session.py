@@ -7,6 +7,7 @@ others their verdicts are found by running parts of the lab, each in a lab of it
 from __future__ import annotations
 
 import asyncio
+import enum
 import random
 import shutil
 import tempfile
@@ -60,10 +61,31 @@ class Session:
     reprobe: bool = False
 
 
-@dataclass(slots=True)
-class LabSlots:
-    """Admission of labs: a semaphore over labs that run at once, closed for good when the first two profiles end unserved."""
+class LabEnd(enum.Enum):
+    """How a lab ended."""
 
+    VERDICTS = enum.auto()
+    """Each case has a verdict of its own, or none by a fault of the harness."""
+    FAILED_AS_A_WHOLE = enum.auto()
+    NOT_TRIED = enum.auto()
+    """It was not opened, as the subject had served nothing in others."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabRun:
+    """Results of a lab's cases, and how it ended."""
+
+    results: Sequence[CaseResult]
+    end: LabEnd = LabEnd.VERDICTS
+
+
+@dataclass(slots=True, kw_only=True)
+class Labs:
+    """Labs of a session, as many at once as it says; none is opened any more when the first two profiles end unserved."""
+
+    session: Session
+    open_testbed: OpenTestbed
+    log: Callable[[str], None]
     semaphore: asyncio.Semaphore
     progress: RunProgress = field(default_factory=RunProgress)
     any_served: bool = False
@@ -83,29 +105,91 @@ class LabSlots:
         return f"not tried: the subject has served nothing in the profiles {', '.join(self.failed_profiles)}: {first}"
 
     @property
-    def may_divide(self) -> bool:
-        """True if a lab that failed as a whole may be divided: a subject that has served nothing at all would not in parts."""
-        return self.any_served and self.divisions < _MOST_DIVISIONS
+    def enough_failed(self) -> bool:
+        """True if as many cases have failed as the session lets fail."""
+        return 0 < self.session.maxfail <= self.progress.failed
+
+    async def run(self, cases: Sequence[Case]) -> LabRun:
+        """Run cases of one profile in one testbed."""
+        async with self.semaphore:
+            if self.closed_reason:
+                failed = [_unobserved(case, Result.FAILED, self.closed_reason) for case in cases]
+                return LabRun(failed, LabEnd.NOT_TRIED)
+            if self.enough_failed:
+                limit = f"--maxfail {self.session.maxfail}"
+                enough = f"not tried: {self.progress.failed} cases had failed ({limit})"
+                return LabRun([_unobserved(case, Result.NOT_RUNNABLE, enough) for case in cases])
+            profile = cases[0].profile.name
+            try:
+                results = await self._run(cases)
+            except SubjectFailed as reason:
+                if isinstance(reason, NothingServed):
+                    self.failed_profiles[profile] = str(reason).partition("\n")[0]
+                self.progress.add(len(cases), len(cases))
+                failed = [_unobserved(case, Result.FAILED, f"profile {profile}: {reason}") for case in cases]
+                return LabRun(failed, LabEnd.FAILED_AS_A_WHOLE)
+            except HarnessError as reason:
+                broken = f"profile {profile}: {reason}"
+                return LabRun([_unobserved(case, Result.BROKEN, broken) for case in cases])
+        self.any_served = True
+        self.progress.add(len(results), sum(entry.result is Result.FAILED for entry in results))
+        return LabRun(results)
+
+    async def _run(self, cases: Sequence[Case]) -> list[CaseResult]:
+        profile, bound = cases[0].profile, bind_cases(cases)
+        async with self.open_testbed(profile, bound) as testbed:
+            lacking = {case.id: reason for case in cases if (reason := testbed.not_runnable_reason(case))}
+            able = [instance for instance in bound if instance.case.id not in lacking]
+            progress = [
+                entry
+                for together in _in_turn(testbed, able)
+                for entry in await run_instances(
+                    testbed,
+                    together,
+                    lambda text: self.log(f"{self.progress}; {profile.name}: {text}"),
+                    reprobe=self.session.reprobe,
+                )
+            ]
+            self.latency_samples += testbed.convergence()
+            folders = await _keep_evidence(self.session, testbed, progress, self.log)
+        return [_result(self.session, case, progress, lacking.get(case.id, ""), folders) for case in cases]
+
+    async def complete(self, lab: LabRun) -> Sequence[CaseResult]:
+        """Results of a lab that has run; of one that was not tried, where another was served after all, it is run.
+
+        One that failed as a whole is run again in parts, each in a lab of its own, which is completed likewise. Where every
+        part fails as well, or none does, the lab's own results remain: its cases fail together.
+        """
+        cases = [entry.case for entry in lab.results]
+        if lab.end is LabEnd.NOT_TRIED and self.any_served:
+            lab = await self.run(cases)
+        if lab.end is not LabEnd.FAILED_AS_A_WHOLE or not self._may_divide(cases):
+            return lab.results
+        self.divisions += 1
+        self.progress.add(-len(cases), -len(cases))
+        parts = _parts(cases)
+        profile = cases[0].profile.name
+        self.log(f"{profile}: {len(cases)} cases failed together; running {len(parts)} parts of them")
+        runs = await asyncio.gather(*map(self.run, parts))
+        failed = [run.end is LabEnd.FAILED_AS_A_WHOLE for run in runs]
+        if all(failed):
+            return lab.results
+        if not any(failed):
+            together = f"in one lab with {len(cases) - 1} other cases, but not in smaller labs"
+            return [replace(entry, reason=f"{together}: {entry.reason}") for entry in lab.results]
+        return [entry for run in runs for entry in await self.complete(run)]
+
+    def _may_divide(self, cases: Sequence[Case]) -> bool:
+        """True if parts of a lab may be run: a subject that has served nothing at all would not serve those."""
+        return (
+            len(cases) > 1 and self.any_served and not self.enough_failed and self.divisions < _MOST_DIVISIONS
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class LabRun:
-    """Results of a lab's cases; ``failed_as_a_whole``: no case has a verdict of its own."""
-
-    results: Sequence[CaseResult]
-    failed_as_a_whole: bool = False
-
-    @property
-    def profile(self) -> Profile:
-        """Profile of all its cases."""
-        return self.results[0].case.profile
-
-    @property
-    def parts(self) -> list[list[Case]]:
-        """Cases of the labs that it is divided into, none empty."""
-        cases = [entry.case for entry in self.results]
-        size = -(-len(cases) // _PARTS)
-        return [cases[start : start + size] for start in range(0, len(cases), size)]
+def _parts(cases: Sequence[Case]) -> list[Sequence[Case]]:
+    """Parts that a lab is divided into, none empty."""
+    size = -(-len(cases) // _PARTS)
+    return [cases[start : start + size] for start in range(0, len(cases), size)]
 
 
 async def run_session(session: Session, open_testbed: OpenTestbed, log: Callable[[str], None]) -> Report:
@@ -118,12 +202,16 @@ async def run_session(session: Session, open_testbed: OpenTestbed, log: Callable
             reason = f"{session.subject.name} does not claim {names}"
             results[case.id] = CaseResult(case=case, result=Result.UNSUPPORTED, seconds=0.0, reason=reason)
     able = [case for case in session.cases if case.id not in results]
-    slots = LabSlots(asyncio.Semaphore(session.parallel_labs), RunProgress(total=len(able)))
-    groups = group_into_labs(able, session.lab_capacity)
-    runs = [_run_lab(session, profile, cases, open_testbed, slots, log) for profile, cases in groups]
-    runs.insert(_LABS_TO_TRY, _run_one_unclaimed(session, open_testbed, slots, log))
-    labs = await asyncio.gather(*runs)
-    done = await asyncio.gather(*(_divide(session, lab, open_testbed, slots, log) for lab in labs))
+    labs = Labs(
+        session=session,
+        open_testbed=open_testbed,
+        log=log,
+        semaphore=asyncio.Semaphore(session.parallel_labs),
+        progress=RunProgress(total=len(able)),
+    )
+    runs = [labs.run(cases) for _, cases in group_into_labs(able, session.lab_capacity)]
+    runs.insert(_LABS_TO_TRY, _run_one_unclaimed(labs))
+    done = await asyncio.gather(*map(labs.complete, await asyncio.gather(*runs)))
     results.update({entry.case.id: entry for group in done for entry in group})
     return Report(
         subject=session.subject.name,
@@ -132,19 +220,18 @@ async def run_session(session: Session, open_testbed: OpenTestbed, log: Callable
         results=tuple(results[case.id] for case in session.cases),
         seconds=time.monotonic() - started,
         reproduce_command=session.reproduce_command,
-        latency_samples=tuple(slots.latency_samples),
+        latency_samples=tuple(labs.latency_samples),
     )
 
 
-async def _run_one_unclaimed(
-    session: Session, open_testbed: OpenTestbed, slots: LabSlots, log: Callable[[str], None]
-) -> LabRun:
+async def _run_one_unclaimed(labs: Labs) -> LabRun:
     """Run one random case whose features the subject does not claim: its result stays ``unsupported``.
 
     The reason records whether it passed, which keeps claims of "unsupported" honest. It runs after the first labs and
     beside the others, since unserved probes may take all of their time; skipped when a lab of claimed features served
     nothing.
     """
+    session = labs.session
     unclaimed = [case for case in session.cases if session.subject.missing_features(case, session.mode)]
     features = sorted(
         {f.value for case in unclaimed for f in session.subject.missing_features(case, session.mode)}
@@ -158,18 +245,18 @@ async def _run_one_unclaimed(
         if feature in {f.value for f in session.subject.missing_features(c, session.mode)}
     ]
     case = session.rng.choice(candidates)
-    own_slots = LabSlots(
-        asyncio.Semaphore(1), any_served=True
-    )  # its lab counts neither for nor against the subject
     with tempfile.TemporaryDirectory() as scratch:
-        quiet = replace(session, evidence=Path(scratch), reprobe=False)
-        async with slots.semaphore:
-            if slots.failed_profiles:
+        own = Labs(  # which count neither for nor against the subject
+            session=replace(session, evidence=Path(scratch), reprobe=False),
+            open_testbed=labs.open_testbed,
+            log=lambda _: None,
+            semaphore=asyncio.Semaphore(1),
+        )
+        async with labs.semaphore:
+            if labs.failed_profiles:
                 return LabRun(())
-            log(f"{case.profile.name}: running what is not claimed: {feature}")
-            (entry,) = (
-                await _run_lab(quiet, case.profile, [case], open_testbed, own_slots, lambda _: None)
-            ).results
+            labs.log(f"{case.profile.name}: running what is not claimed: {feature}")
+            (entry,) = (await own.run([case])).results
     came = {Result.PASSED: "it passes", Result.FAILED: "it fails", Result.DEVIATION: "it fails"}
     what = came.get(entry.result, f"it is {entry.result.value}")
     seen = f": {entry.reason}" if entry.reason else ""
@@ -189,78 +276,6 @@ def group_into_labs(cases: Sequence[Case], capacity: int) -> list[tuple[Profile,
         for number in [-(-len(members) // (capacity or len(members)))]
         for start in range(number)
     ]
-
-
-async def _run_lab(
-    session: Session,
-    profile: Profile,
-    cases: Sequence[Case],
-    open_testbed: OpenTestbed,
-    slots: LabSlots,
-    log: Callable[[str], None],
-) -> LabRun:
-    """Run cases of one profile in one testbed."""
-    async with slots.semaphore:
-        if slots.closed_reason:
-            return LabRun([_unobserved(case, Result.FAILED, slots.closed_reason) for case in cases])
-        if session.maxfail and slots.progress.failed >= session.maxfail:
-            enough = f"not tried: {slots.progress.failed} cases had failed (--maxfail {session.maxfail})"
-            return LabRun([_unobserved(case, Result.NOT_RUNNABLE, enough) for case in cases])
-        bound = bind_cases(cases)
-        try:
-            async with open_testbed(profile, bound) as testbed:
-                lacking = {case.id: reason for case in cases if (reason := testbed.not_runnable_reason(case))}
-                able = [instance for instance in bound if instance.case.id not in lacking]
-                progress = [
-                    entry
-                    for together in _in_turn(testbed, able)
-                    for entry in await run_instances(
-                        testbed,
-                        together,
-                        lambda text: log(f"{slots.progress}; {profile.name}: {text}"),
-                        reprobe=session.reprobe,
-                    )
-                ]
-                slots.latency_samples += testbed.convergence()
-                folders = await _keep_evidence(session, testbed, progress, log)
-            slots.any_served = True
-        except SubjectFailed as reason:
-            if isinstance(reason, NothingServed):
-                slots.failed_profiles[profile.name] = str(reason).partition("\n")[0]
-            slots.progress.add(len(cases), len(cases))
-            failed = [_unobserved(case, Result.FAILED, f"profile {profile.name}: {reason}") for case in cases]
-            return LabRun(failed, failed_as_a_whole=True)
-        except HarnessError as reason:
-            broken = f"profile {profile.name}: {reason}"
-            return LabRun([_unobserved(case, Result.BROKEN, broken) for case in cases])
-    results = [_result(session, case, progress, lacking.get(case.id, ""), folders) for case in cases]
-    slots.progress.add(len(results), sum(entry.result is Result.FAILED for entry in results))
-    return LabRun(results)
-
-
-async def _divide(
-    session: Session, lab: LabRun, open_testbed: OpenTestbed, slots: LabSlots, log: Callable[[str], None]
-) -> Sequence[CaseResult]:
-    """Results of a lab; of one that failed as a whole those of its parts, each run in a lab of its own and divided further.
-
-    Where every part fails as well, or none does, the lab's own results remain: the cases fail together.
-    """
-    enough = session.maxfail and slots.progress.failed >= session.maxfail
-    if not lab.failed_as_a_whole or len(lab.results) == 1 or enough or not slots.may_divide:
-        return lab.results
-    slots.divisions += 1
-    number = len(lab.results)
-    log(f"{lab.profile.name}: {number} cases failed together; running {len(lab.parts)} parts of them")
-    slots.progress.add(-number, -number)
-    runs = (_run_lab(session, lab.profile, cases, open_testbed, slots, log) for cases in lab.parts)
-    parts = await asyncio.gather(*runs)
-    failed = [part.failed_as_a_whole for part in parts]
-    if all(failed):
-        return lab.results
-    if not any(failed):
-        together = f"in one lab with {number - 1} other cases, but not in smaller labs"
-        return [replace(entry, reason=f"{together}: {entry.reason}") for entry in lab.results]
-    return [entry for part in parts for entry in await _divide(session, part, open_testbed, slots, log)]
 
 
 def _in_turn(testbed: Testbed, instances: Sequence[Instance]) -> list[list[Instance]]:

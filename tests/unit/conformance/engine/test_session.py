@@ -378,6 +378,23 @@ def test_a_subject_that_fails_in_a_lab_fails_all_cases_of_that_lab_and_no_others
     assert report.exit_code == UNLAWFUL
 
 
+def test_what_was_not_tried_is_when_another_lab_was_served_after_all(tmp_path: Path) -> None:
+    @asynccontextmanager
+    async def open_testbed(profile: Profile, _: Sequence[Instance]) -> AsyncIterator[Scripted]:
+        opened.append(profile.name)
+        await asyncio.sleep(0.001 if profile.name in {"a", "b"} else 0.02)
+        if profile.name in {"a", "b"}:
+            raise NothingServed("it hangs")
+        yield Scripted()
+
+    opened: list[str] = []
+    cases = [small_case(*STEPS, id=f"group.{name}", profile=Profile(name=name)) for name in "abcdefg"]
+    report = report_on(cases, open_testbed, tmp_path)
+    failed = {id for id, result in verdicts(report).items() if result is not Result.PASSED}
+    assert failed == {"group.a", "group.b"}
+    assert opened == list("abcdefg")
+
+
 def failing_with(*ids: str) -> OpenTestbed:
     """Labs whose proxy ends where all of these cases are."""
 
