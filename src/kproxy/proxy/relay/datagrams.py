@@ -42,11 +42,15 @@ _Client = tuple[str, int]
 
 
 class Flow:
-    """A client's flow: the socket towards its endpoint, and what that has not answered."""
+    """A client's flow: the socket towards its endpoint, and what that has not answered.
 
-    __slots__ = ("attempt", "endpoint", "last", "socket", "tried", "unanswered")
+    ``doubted``: a frontend is gone since its last datagram, maybe the one that it came by.
+    """
+
+    __slots__ = ("attempt", "doubted", "endpoint", "last", "socket", "tried", "unanswered")
 
     def __init__(self) -> None:
+        self.doubted = False
         self.socket: socket.socket | None = None
         self.endpoint: RelayEndpoint | None = None
         self.last = 0.0
@@ -130,6 +134,14 @@ class DatagramPort:
         """Let other sockets of the service port take over the flows, as a frontend that led here leads to another."""
         self._shared.offered.update(dict.fromkeys(self._flows, self))
 
+    def doubt_flows(self) -> None:
+        """Let no other socket take over a flow before its client has sent again, as a frontend that led here is gone.
+
+        What then comes from a client is another flow (``conntrack.udp.not-to-endpoint-of-deleted-service``), by another policy maybe.
+        """
+        for flow in self._flows.values():
+            flow.doubted = True
+
     def give(self, client: _Client) -> Flow | None:
         """Give up an offered flow; what its endpoint sends is its new owner's."""
         self._withdraw(client)
@@ -157,7 +169,8 @@ class DatagramPort:
     def release(self) -> socket.socket:
         """Give up the listening socket; flows whose endpoint serves are left to another socket of the service port, at their client's next datagram."""
         for client, flow in list(self._flows.items()):
-            if flow.socket is not None and flow.endpoint in self._chooser.port.serving:
+            serves = flow.endpoint in self._chooser.port.serving
+            if flow.socket is not None and serves and not flow.doubted:
                 _end_left(self._shared.left, {client} & self._shared.left.keys())  # by another frontend
                 self._shared.left[client] = flow
                 self.give(client)
@@ -179,7 +192,7 @@ class DatagramPort:
         if len(self._flows) >= MAX_FLOWS:
             self._end(next(iter(self._flows)))
         self._flows[client] = flow  # at the end: in order of their last datagram
-        flow.last, flow.attempt, flow.tried = self._loop.now(), 0, ()
+        flow.last, flow.attempt, flow.tried, flow.doubted = self._loop.now(), 0, (), False
         flow.unanswered = data
         self._send(client, flow, data)
 
@@ -190,7 +203,7 @@ class DatagramPort:
             flow = owner.give(client)
         if flow is None or flow.socket is None:
             return None
-        if flow.endpoint not in self._chooser.port.serving:
+        if flow.doubted or flow.endpoint not in self._chooser.port.serving:
             flow.socket.close()
             return None
         self._loop.watch(flow.socket, select.EPOLLIN, lambda _: self._answer(client, flow))

@@ -15,7 +15,7 @@ import select
 import socket
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 
@@ -151,8 +151,8 @@ class LocalRelay:
 
     def retain(self, ports: Iterable[RelayPort]) -> None:
         """Close all ports but these."""
-        wanted = {port.key for port in ports}
-        self.shut(key for key in self.numbers() if key not in wanted)
+        wanted = {port.key: port for port in ports}
+        self.shut([key for key in self.numbers() if key not in wanted], wanted.values())
 
     def numbers(self) -> dict[RelayKey, int]:
         """The number of each port that is open."""
@@ -184,13 +184,19 @@ class LocalRelay:
             found.keeps_source = kept is not None
         return found
 
-    def shut(self, keys: Iterable[RelayKey]) -> None:
-        """Close these ports, those of them that are open; clients in their backlogs are accepted first."""
-        keys = tuple(keys)
+    def shut(self, keys: Sequence[RelayKey], others: Iterable[RelayPort] | None = None) -> None:
+        """Close these ports, those of them that are open; clients in their backlogs are accepted first.
+
+        ``others``: all that are served afterwards; None: those that are now.
+        """
         with self._lock:
             for port in (self._ports.get(key) for key in keys):
                 if isinstance(port, _StreamPort):
                     port.accept_waiting()
+            closed = [self._served[key] for key in keys if key in self._served]
+            if others is None:
+                others = [port for key, port in self._served.items() if key not in set(keys)]
+            self._doubt_flows(closed, others)
         for released in self.release(keys).values():
             released.close()
 
@@ -227,6 +233,8 @@ class LocalRelay:
         numbers: dict[RelayKey, int] = {}
         failed: dict[RelayKey, str] = {}
         with self._lock:
+            ports = tuple(ports)
+            before = [self._served[port.key] for port in ports if port.key in self._served]
             for port in ports:
                 number = port.port or wanted.get(port.key, 0)
                 reason = self._apply(port.key, port, number, sockets.get(port.key))
@@ -234,6 +242,7 @@ class LocalRelay:
                     numbers[port.key] = self._ports[port.key].number
                 else:
                     failed[port.key] = reason
+            self._doubt_flows(before, self._served.values())
             for key in failed.keys() - self.failed.keys():
                 (service, protocol, _), address, number, _ = key
                 log.warning(
@@ -306,6 +315,18 @@ class LocalRelay:
                 listener, chooser, self.loop, shared, keeps_source=port.keeps_source
             )
         return None
+
+    def _doubt_flows(self, before: Iterable[RelayPort], now: Iterable[RelayPort]) -> None:
+        """Doubt the flows of the sockets whose service port has lost a frontend that led to them; ``before``: as those were."""
+        before = [port for port in before if port.frontends]
+        led: dict[str, set[str]] = {port.service: set() for port in before}
+        for port in now:
+            if port.service in led:
+                led[port.service] |= port.places
+        for port in before:
+            opened = self._ports.get(port.key)
+            if isinstance(opened, DatagramPort) and not port.places <= led[port.service]:
+                opened.doubt_flows()
 
     def _change(self, key: RelayKey, port: RelayPort) -> None:
         """Serve an open port as this one."""

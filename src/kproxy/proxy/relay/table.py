@@ -57,6 +57,11 @@ class RelayPort(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.turns, self.address, self.port, self.keeps_source
 
     @property
+    def places(self) -> frozenset[str]:
+        """The addresses and numbers of its frontends, whoever sends there."""
+        return frozenset(frontend.rpartition(" ")[0] for frontend in self.frontends)
+
+    @property
     def turns(self) -> TurnsKey:
         """Ports of the same service port and pool share the turn of endpoints, and clients' affinity."""
         return self.service, self.protocol, self.scope

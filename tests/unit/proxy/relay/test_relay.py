@@ -349,10 +349,11 @@ def _moved_flow(relay: LocalRelay, servers: Servers, lost: frozenset[str]) -> li
     ``lost``: frontends that the first pool does not have any more then; it stays open for others.
     """
     first, second, third = servers.udp(b"1"), servers.udp(b"2"), servers.udp(b"3")
-    both = frozenset({"10.96.0.1 53", "node 30053"})
+    both = frozenset({"10.96.0.1 53 all", "node 30053 all"})
     cluster = _udp_port(first, third, scope=PoolScope.CLUSTER, serving=(first, second, third))
     cluster = msgspec.structs.replace(cluster, frontends=both)
     local = _udp_port(second, scope=PoolScope.LOCAL, serving=(first, second, third))
+    local = msgspec.structs.replace(local, frontends=lost)
     answers = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.bind(("127.0.0.1", 0))
@@ -370,12 +371,46 @@ def test_a_flow_follows_its_frontend_to_another_pool_and_chooses_there_when_its_
     relay: LocalRelay, servers: Servers
 ) -> None:
     """``conntrack.udp.stays-on-policy-change``, ``internal-policy.local.same-node``: both sockets are open."""
-    assert _moved_flow(relay, servers, frozenset({"node 30053"})) == [b"1x", b"1x", b"2x"]
+    assert _moved_flow(relay, servers, frozenset({"node 30053 all"})) == [b"1x", b"1x", b"2x"]
 
 
 def test_a_client_of_two_pools_has_a_flow_in_each(relay: LocalRelay, servers: Servers) -> None:
     """No frontend has changed its pool: the flow of the one is not that of the other."""
     assert _moved_flow(relay, servers, frozenset()) == [b"1x", b"2x", b"2x"]
+
+
+@pytest.mark.parametrize(("sends_meanwhile", "last"), [(False, b"2x"), (True, b"1x")])
+def test_a_flow_ends_with_its_frontend_but_goes_on_when_its_client_sends(
+    relay: LocalRelay, servers: Servers, last: bytes, *, sends_meanwhile: bool
+) -> None:
+    """Universe 51020: a node port was gone, and back by another policy; what came then had the source of the flow of before.
+
+    Only its next datagram shows which frontend a flow comes by: one that there still is.
+    """
+    first, second = servers.udp(b"1"), servers.udp(b"2")
+    address, node = "10.96.0.1 53 all", "node 30053 all"
+    cluster = _udp_port(first, scope=PoolScope.CLUSTER, serving=(first, second))
+    with_both, with_one = (
+        msgspec.structs.replace(cluster, frontends=frozenset(frontends))
+        for frontends in ((address, node), (address,))
+    )
+    local = _udp_port(second, scope=PoolScope.LOCAL, serving=(first, second))
+    local = msgspec.structs.replace(local, frontends=frozenset({address, node}))
+    moved = msgspec.structs.replace(cluster, frontends=frozenset())
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.bind(("127.0.0.1", 0))
+        client.settimeout(8)
+
+        def exchange(port: RelayPort) -> bytes:
+            client.sendto(b"x", (port.address, port.port))
+            return client.recv(100)
+
+        relay.update((with_both,))
+        assert exchange(cluster) == b"1x"
+        relay.update((with_one,))
+        assert not sends_meanwhile or exchange(cluster) == b"1x"
+        relay.update((local, moved))
+        assert exchange(local) == last
 
 
 def test_a_socket_without_endpoints_serves_the_flows_that_it_has_and_no_others(
