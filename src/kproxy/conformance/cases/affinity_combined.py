@@ -25,6 +25,7 @@ from kproxy.conformance.case import (
     service,
 )
 from kproxy.conformance.cases import change
+from kproxy.conformance.cases.affinity import affinity_steps
 from kproxy.conformance.cases.combinations import EXPOSED, EXTERNAL, KEPT, OPEN, external_targets
 from kproxy.conformance.cases.common import EVERY_KIND, POD_CLAUSES, SPREAD
 
@@ -118,4 +119,61 @@ BEGINS_WITH_ONE = case(
     features={Feature.SESSION_AFFINITY, Feature.NODE_PORT},
 )
 
-CASES: tuple[Case, ...] = (AFFINITY_UNDER_LOCAL_POLICY, PODS_BEHIND_TWO_SERVICES, BEGINS_WITH_ONE)
+LEAVING = service(
+    "leaving",
+    affinity_seconds=10800,
+    type=Type.NODE_PORT,
+    internal_policy=LOCAL,
+    external_policy=LOCAL,
+    backends=(
+        Backend(on="a1", ready=False, serving=True, terminating=True),
+        Backend(on="a2", ready=False, serving=True, terminating=True),
+        Backend(on="b1"),
+    ),
+)
+CROSSED = service(
+    "crossed",
+    affinity_seconds=10800,
+    type=Type.NODE_PORT,
+    external_policy=LOCAL,
+    backends=(Backend(on="a1", zones=("zone-b",)), Backend(on="b1", zones=("zone-a",))),
+)
+
+OF_THE_NODE_ALONE = case(
+    "affinity.to-endpoints-that-local-policies-alone-choose",
+    "Under policy Local a client sticks to an endpoint that is chosen for no other traffic: one that terminates while others are "
+    "ready, or is hinted for another zone.",
+    Apply(LEAVING, CROSSED),
+    *affinity_steps(client("a"), LEAVING.node_port("a"), delivered_to("a1", "a2"), WITHIN),
+    *affinity_steps(pod("a3"), LEAVING.cluster_ip, delivered_to("a1", "a2"), WITHIN),
+    Probe(sender=client("a"), to=CROSSED.node_port("a"), expect=delivered_to("a1"), count=4),
+    Probe(sender=pod("a2"), to=CROSSED.cluster_ip, expect=delivered_to("b1"), count=4),
+    clauses=POD_CLAUSES
+    | {
+        "node-port.reaches-ready-endpoint",
+        "internal-policy.local.same-node",
+        "internal-policy.external-addresses-exempt",
+        "external-policy.cluster-ip-exempt",
+        "external-policy.local.local-endpoints-source-preserved",
+        "endpoints.terminating.used-when-none-ready-on-node",
+        "topology.same-zone",
+        "topology.local-policy.hints-ignored",
+        STICKS,
+        WITHIN,
+    },
+    features={
+        Feature.SESSION_AFFINITY,
+        Feature.NODE_PORT,
+        Feature.INTERNAL_TRAFFIC_POLICY,
+        Feature.EXTERNAL_TRAFFIC_POLICY,
+        Feature.TERMINATING_ENDPOINTS,
+        Feature.TOPOLOGY_HINTS,
+    },
+)
+
+CASES: tuple[Case, ...] = (
+    AFFINITY_UNDER_LOCAL_POLICY,
+    PODS_BEHIND_TWO_SERVICES,
+    BEGINS_WITH_ONE,
+    OF_THE_NODE_ALONE,
+)
