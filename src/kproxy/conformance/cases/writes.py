@@ -139,6 +139,7 @@ EMPTIED_AND_FILLED = case(
     Probe(sender=pod("a2"), to=EMPTY.cluster_ip, expect=delivered_to("b1"), clauses=(CAUGHT_UP,)),
     clauses=POD_CLAUSES | {"endpoints.none.rejected", KEPT, CAUGHT_UP},
     features=FEATURES,
+    regressions={"R107"},
     profile=WRITES,
 )
 
@@ -202,6 +203,7 @@ UDP_FLOWS_MOVE = case(
     Send(flow="beside", expect=SAME_ENDPOINT, clauses=(UNRELATED,)),
     clauses=POD_CLAUSES | {"protocol.udp.served", MOVES, UNRELATED, KEPT, CAUGHT_UP},
     features=FEATURES,
+    regressions={"R011"},
     profile=WRITES,
 )
 
@@ -275,6 +277,7 @@ HEALTH_IS_REPORTED = case(
         Feature.PROXY_HEALTH,
     },
     families=(Family.IPV4,),
+    regressions={"R038"},
     profile=WRITES,
 )
 
