@@ -88,9 +88,10 @@ class AcceptWrites:
 
 @dataclass(frozen=True, slots=True)
 class RemoveRules:
-    """Remove all rules of iptables from a node, by another program."""
+    """Remove all rules of iptables from a node, by another program; ``table``: those of one table only."""
 
     node: str
+    table: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +195,8 @@ class World:
             case AllowWrites(node=node):
                 self.frozen_objects.pop(node, None)
                 return (AcceptWrites(node),)
-            case FlushRules(node=node):
-                return (RemoveRules(node),)
+            case FlushRules(node=node, table=table):
+                return (RemoveRules(node, table),)
             case CleanUp(node=node):
                 self.frozen_objects[node] = lab_objects(self.instance.topology)
                 return (RemoveProxy(node),)

@@ -328,9 +328,11 @@ class FlushRules:
     """Another program removes all rules and chains of iptables from a node, of both families. Nothing else may change in its round.
 
     So the barrier waits until what was served is served again, which the proxy must see to without an event.
+    ``table``: the only table that it removes them from; empty for all.
     """
 
     node: str
+    table: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -333,6 +333,35 @@ SERVED_AGAIN = case(
     profile=FLUSHED,
 )
 
+ONE_TABLE = ("rules.removed-by-another.one-table-restored",)
+
+SERVED_WITHOUT_NAT = case(
+    "rules.served-again-after-table-nat-was-emptied",
+    "When another program has removed all rules of table nat from a node, and left the other tables as they were, what was "
+    "served there soon is again, though no object changes.",
+    Apply(SHARED),
+    Probe(sender=pod("b2"), to=SHARED.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    FlushRules("b", table="nat"),
+    Probe(
+        sender=pod("b2"),
+        to=SHARED.cluster_ip,
+        expect=delivered_to("a1", "b1"),
+        spread=True,
+        clauses=ONE_TABLE,
+    ),
+    Probe(
+        sender=client("b"),
+        to=SHARED.node_port("b"),
+        expect=delivered_to("a1", "b1", source=MASQUERADED),
+        spread=True,
+        clauses=ONE_TABLE,
+    ),
+    clauses=POD_CLAUSES | NODE_PORT_CLAUSES | {"balancing.every-endpoint-chosen", *ONE_TABLE},
+    features={Feature.NODE_PORT, Feature.FLUSHED_RULES},
+    regressions={"R108"},
+    profile=FLUSHED,
+)
+
 CASES: tuple[Case, ...] = (
     CATCHES_UP,
     EMPTIED_AND_FILLED,
@@ -340,4 +369,5 @@ CASES: tuple[Case, ...] = (
     UDP_FLOWS_MOVE,
     HEALTH_IS_REPORTED,
     SERVED_AGAIN,
+    SERVED_WITHOUT_NAT,
 )

@@ -275,8 +275,8 @@ class NetnsTestbed(PacketTestbed):
             case AcceptWrites(node=node):
                 await self.proxies.take_writes(node)
                 self._settling.expect(node)
-            case RemoveRules(node=node):
-                await self.proxies.flush_rules(node)
+            case RemoveRules(node=node, table=table):
+                await self.proxies.flush_rules(node, table)
                 self._settling.expect_restored()
             case RemoveProxy(node=node):
                 self._settling.excuse(node)

@@ -23,7 +23,7 @@ from kproxy.conformance.testbed import HarnessError, SubjectFailed
 from kproxy.conformance.testbeds.cause import first_error
 from kproxy.conformance.testbeds.disk_watch import DiskWatch, read_tail
 from kproxy.lab.apiserver import ResourceKind, kubeconfig
-from kproxy.lab.faults.iptables_tables import flush_tables
+from kproxy.lab.faults.iptables_tables import BUILT_IN, flush_tables
 from kproxy.lab.faults.write_faults import WriteFault, delay_writes, hold_threads, inject_write_errors
 from kproxy.lab.kernels.current import time_here
 from kproxy.lab.kernels.uml import Time
@@ -252,9 +252,9 @@ class Proxies:
         if cleaning.returncode:
             raise SubjectFailed(self.explained(f"{shlex.join(argv)} ended with {cleaning.returncode}", node))
 
-    async def flush_rules(self, node: str) -> None:
-        """Remove all rules of iptables from a node, as another program of it. Raises `LabError`."""
-        await flush_tables(self._network[node], self._tools)
+    async def flush_rules(self, node: str, table: str = "") -> None:
+        """Remove all rules of iptables from a node, or those of one table, as another program of it. Raises `LabError`."""
+        await flush_tables(self._network[node], self._tools, [table] if table else BUILT_IN)
 
     async def refuse_writes(self, node: str, family: Family | None = None, seconds: float = 0.0) -> None:
         """Make the kernel writes of a node's proxy fail with ENOBUFS, so late, of one family or both. Raises `LabError`."""

@@ -28,11 +28,8 @@ def empty_chains(table: str) -> list[str]:
     return [f":{chain} ACCEPT [0:0]" for chain in BUILT_IN[table]]
 
 
-async def flush_tables(node: Namespace, tools: Path) -> None:
-    """Leave no rule and no chain of iptables on a node, of either family; ``tools``: folder of the variant. Raises `LabError`."""
+async def flush_tables(node: Namespace, tools: Path, tables: Iterable[str]) -> None:
+    """Leave no rule and no chain in tables of iptables, of either family; ``tools``: folder of the variant. Raises `LabError`."""
+    text = restore_text({table: empty_chains(table) for table in tables})
     for tool in ("iptables-restore", "ip6tables-restore"):
-        await run_in(
-            node,
-            [str(tools / tool), "--wait", "30"],
-            restore_text({table: empty_chains(table) for table in BUILT_IN}),
-        )
+        await run_in(node, [str(tools / tool), "--wait", "30"], text)

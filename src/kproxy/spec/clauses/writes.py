@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kproxy.spec import links
-from kproxy.spec.clause import OBSERVED, UNIT, must, should
+from kproxy.spec.clause import DOCS, OBSERVED, UNIT, must, should
 
 HISTORY = (
     should(
@@ -39,6 +39,15 @@ HISTORY = (
         links.SOURCE_IPTABLES,
         links.SYNC_PERIOD,
         of="life.canary life.max-sync",
+    ),
+    should(
+        "rules.removed-by-another.one-table-restored",
+        "When another program has removed the rules and chains of one table of iptables from a node, all that was served there is "
+        "served again soon after the syncPeriod, though no object changes.",
+        DOCS,
+        links.SYNC_PERIOD,
+        "https://github.com/kubernetes/kubernetes/issues/129128",
+        of="life.max-sync",
     ),
 )
 """Clauses that only several connections, a flow, a change or time can show; the oracle names none of these."""

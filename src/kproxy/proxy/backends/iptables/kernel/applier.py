@@ -109,9 +109,10 @@ class IptablesKernel:
     def find_drift(self, *, thorough: bool = True) -> tuple[str, ...]:
         """Changes by other processes since the last `apply`, as far as they can be detected; empty before it.
 
-        Detects flushed and deleted tables (``rules.removed-by-another.restored``), a flush that spares the canaries (``life.canary-blindspot``),
-        and changes in our chains: with iptables-nft in every check, with iptables-legacy only in a ``thorough`` one.  A
-        check that is not thorough costs microseconds, a thorough one starts some fifteen processes (but `UnchangedTables`).
+        Detects flushed and deleted tables (``rules.removed-by-another.restored``), a flush that spares the canaries
+        (``rules.removed-by-another.one-table-restored``), and changes in our chains: with iptables-nft in every check, with
+        iptables-legacy only in a ``thorough`` one.  A check that is not thorough costs microseconds, a thorough one starts some
+        fifteen processes (but `UnchangedTables`).
         """
         if self._last_applied is None or self._drift_monitor is None:
             return ()
