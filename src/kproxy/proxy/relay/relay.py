@@ -317,15 +317,20 @@ class LocalRelay:
         return None
 
     def _doubt_flows(self, before: Iterable[RelayPort], now: Iterable[RelayPort]) -> None:
-        """Doubt the flows of the sockets whose service port has lost a frontend that led to them; ``before``: as those were."""
+        """Doubt the flows of sockets that have lost frontends to nowhere; ``before``: the ports as they were.
+
+        A flow of a socket that has lost one to another socket may have come by that.
+        """
         before = [port for port in before if port.frontends]
         led: dict[str, set[str]] = {port.service: set() for port in before}
+        kept: dict[RelayKey, frozenset[str]] = {}
         for port in now:
             if port.service in led:
                 led[port.service] |= port.places
+                kept[port.key] = port.places
         for port in before:
-            opened = self._ports.get(port.key)
-            if isinstance(opened, DatagramPort) and not port.places <= led[port.service]:
+            opened, lost = self._ports.get(port.key), port.places - kept.get(port.key, frozenset())
+            if isinstance(opened, DatagramPort) and lost and lost.isdisjoint(led[port.service]):
                 opened.doubt_flows()
 
     def _change(self, key: RelayKey, port: RelayPort) -> None:
