@@ -43,6 +43,9 @@ PURE = (
 QUICK, LONG = "-mnot long", "-mlong"
 """Options of pytest: the tests that each change is tested by, and the others."""
 
+UNIT_TOGETHER = ("--numprocesses=auto", "--dist=loadfile")
+"""Options of pytest-xdist: a file's tests in one process, since they often share what takes long to compute."""
+
 NETNS_TOGETHER = ("--numprocesses=6", "--dist=worksteal")
 """Options of pytest-xdist: tests of namespaces mostly wait, so six run at a time, on two cores too."""
 
@@ -77,7 +80,7 @@ def types(session: nox.Session) -> None:
 def unit(session: nox.Session) -> None:
     """Tests without root and network: pure functions; the oracle; every case in the simulator."""
     session.install(".[test]", "nox")
-    session.run("pytest", "tests/unit", "--numprocesses=auto", *(session.posargs or (QUICK,)))
+    session.run("pytest", "tests/unit", *UNIT_TOGETHER, *(session.posargs or (QUICK,)))
 
 
 @nox.session(default=False)
