@@ -8,12 +8,15 @@ from __future__ import annotations
 from kproxy.conformance.case import (
     MASQUERADED,
     Apply,
+    Backend,
     Case,
     Feature,
     Probe,
+    Type,
     case,
     delivered_to,
     pod,
+    service,
 )
 from kproxy.conformance.cases.combinations import (
     BOTH_PROTOCOLS,
@@ -27,7 +30,7 @@ from kproxy.conformance.cases.combinations import (
     UDP_SERVED,
     probe_each_address,
 )
-from kproxy.conformance.cases.common import EVERY_KIND, FROM_BOTH, SPREAD, UDP_PORT
+from kproxy.conformance.cases.common import EVERY_KIND, FROM_BOTH, POD_CLAUSES, SPREAD, UDP_PORT
 from kproxy.conformance.cases.profiles import MASQUERADE_ALL
 
 HAIRPIN = "masquerade.hairpin.rewritten"
@@ -114,8 +117,29 @@ ALL_UNDER_INTERNAL_LOCAL = case(
     profile=MASQUERADE_ALL,
 )
 
+NAMELESS = service("nameless", backends=(Backend(on="a1", listed_node=""),), type=Type.NODE_PORT)
+
+HAIRPIN_WITHOUT_A_NODE_NAME = case(
+    "masquerade.hairpin-without-a-node-name",
+    "A pod reaches itself by its Service, and sees another source than its own, though its EndpointSlice lists it without a node.",
+    Apply(NAMELESS),
+    Probe(sender=pod("a1"), to=NAMELESS.cluster_ip, expect=ITSELF),
+    Probe(sender=pod("a1"), to=NAMELESS.node_port("a"), expect=ITSELF),
+    Probe(sender=pod("a2"), to=NAMELESS.cluster_ip, expect=delivered_to("a1")),
+    clauses=POD_CLAUSES
+    | {
+        HAIRPIN,
+        "node-port.reaches-ready-endpoint",
+        "node-port.every-node.served",
+        "masquerade.external-policy-cluster.rewritten",
+        "slices.endpoint.outside-cluster.reached",
+    },
+    features={Feature.NODE_PORT},
+)
+
 CASES: tuple[Case, ...] = (
     HAIRPINS_OF_EVERY_POLICY,
+    HAIRPIN_WITHOUT_A_NODE_NAME,
     HAIRPIN_DATAGRAMS,
     ALL_UNDER_INTERNAL_LOCAL,
 )

@@ -58,7 +58,7 @@ def _pool(scope: PoolScope, chosen: Iterable[snapshot.EndpointInfo], node: str) 
 
 
 def _endpoints(chosen: Iterable[snapshot.EndpointInfo], node: str) -> tuple[PoolEndpoint, ...]:
-    return tuple([PoolEndpoint(e.address, e.port, e.node == node) for e in chosen])
+    return tuple([PoolEndpoint(e.address, e.port, not e.node or e.node == node) for e in chosen])
 
 
 def _closest(

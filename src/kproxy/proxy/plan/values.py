@@ -48,7 +48,10 @@ class PoolScope(enum.Enum):
 
 
 class PoolEndpoint(msgspec.Struct, frozen=True, gc=False):
-    """A backend of a service port; ``local`` means on this node (by nodeName, never by address)."""
+    """A backend of a service port; ``local``: it may be a pod of this node: on it by nodeName (never by address), or without one.
+
+    Such a pod may be sent to itself (``masquerade.hairpin.rewritten``).
+    """
 
     address: Address
     port: int

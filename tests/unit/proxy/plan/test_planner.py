@@ -164,11 +164,14 @@ def test_external_policy_without_an_external_address_changes_nothing() -> None:
     )
 
 
-def test_an_endpoint_is_local_by_its_node_name_only() -> None:
+def test_an_endpoint_is_of_this_node_by_its_node_name_and_may_be_without_one() -> None:
+    """Never by its address: without a name it may be a pod that is sent to itself, and policy Local does not choose it."""
     settings = replace(HERE, node_ips=(ip_address("10.0.3.1"),), node_addresses=(ip_address("10.0.3.1"),))
     unnamed = endpoint("10.0.3.1")
     found = cluster_ip(service(), OWN, OTHER, unnamed, settings=settings)
-    assert [e.local for e in found.pool.endpoints] == [True, False, False]
+    assert [e.local for e in found.pool.endpoints] == [True, False, True]
+    local = cluster_ip(service(internal_traffic_policy="Local"), OWN, OTHER, unnamed, settings=settings)
+    assert [e.address for e in local.pool.endpoints] == [found.pool.endpoints[0].address]
 
 
 # ---------------------------------------------------------------- nothing can answer
@@ -468,7 +471,7 @@ def test_pools_hold_only_usable_endpoints_of_their_service_port(
     known = {(p.name, p.protocol): p.endpoints for s in snapshot.services.values() for p in s.ports}
     for one in make_plan(snapshot, settings).services:
         usable = {
-            (e.address, e.port, e.node == settings.node)
+            (e.address, e.port, not e.node or e.node == settings.node)
             for e in known[one.name, one.protocol]
             if e.ready or (e.serving and e.terminating)
         }
