@@ -234,7 +234,8 @@ class LocalRelay:
         failed: dict[RelayKey, str] = {}
         with self._lock:
             ports = tuple(ports)
-            before = [self._served[port.key] for port in ports if port.key in self._served]
+            changed = [port for port in ports if self._served.get(port.key, port) != port]
+            before = [self._served[port.key] for port in changed]
             for port in ports:
                 number = port.port or wanted.get(port.key, 0)
                 reason = self._apply(port.key, port, number, sockets.get(port.key))
@@ -322,6 +323,8 @@ class LocalRelay:
         A flow of a socket that has lost one to another socket may have come by that.
         """
         before = [port for port in before if port.frontends]
+        if not before:  # then no look at every port is needed
+            return
         led: dict[str, set[str]] = {port.service: set() for port in before}
         kept: dict[RelayKey, frozenset[str]] = {}
         for port in now:
