@@ -89,6 +89,7 @@ UDP_STAYS_WHERE_POLICY_LEAVES_NOTHING = case(
     ),
     Open(flow="inside", sender=pod("a2"), to=inside.cluster_ip, expect=delivered_to("b1")),
     Open(flow="outside", sender=client("a"), to=outside.node_port("a"), expect=FROM_B1),
+    Open(flow="silent meanwhile", sender=pod("a2"), to=inside.cluster_ip, expect=delivered_to("b1")),
     Apply(
         service("inside", "b1", ports=UDP_PORT, internal_policy=LOCAL),
         service("outside", "b1", type=Type.NODE_PORT, ports=UDP_PORT, external_policy=LOCAL),
@@ -105,6 +106,7 @@ UDP_STAYS_WHERE_POLICY_LEAVES_NOTHING = case(
     Probe(sender=client("a"), to=outside.node_port("a"), expect=delivered_to("a1"), clauses=(change.POLICY,)),
     Send(flow="inside", expect=SAME_ENDPOINT, clauses=(STAYS,)),
     Send(flow="outside", expect=SAME_ENDPOINT, clauses=(STAYS,)),
+    Send(flow="silent meanwhile", expect=SAME_ENDPOINT, clauses=(STAYS,)),
     clauses=POD_CLAUSES
     | DATAGRAMS
     | {

@@ -134,7 +134,7 @@ def pool_ports(
                 affinity_seconds=service.affinity_seconds,
                 keeps_source=keeps_source,
                 on_node=on_node,
-                frontends=_frontends_of(service, pool),
+                frontends=_frontends_of(service, pool.scope),
             )
 
 
@@ -161,6 +161,7 @@ def _kept_for_flows(
                 endpoints=(),
                 serving=serving,
                 keeps_source=keeps_source,
+                frontends=_frontends_of(service, None),
             )
 
 
@@ -169,8 +170,11 @@ def _pools(service: ServicePlan) -> dict[PoolScope, Pool]:
     return {pool.scope: pool for pool in pools if pool.endpoints}
 
 
-def _frontends_of(service: ServicePlan, pool: Pool) -> frozenset[str]:
-    """Names of a UDP port's frontends that lead to a pool, all senders or those with a shortcut; flows follow them elsewhere."""
+def _frontends_of(service: ServicePlan, scope: PoolScope | None) -> frozenset[str]:
+    """Names of a UDP port's frontends that lead to a pool, all senders or those with a shortcut; flows follow them elsewhere.
+
+    One that leads nowhere has lost no pool yet: where it led, its flows go on (``conntrack.udp.stays-on-policy-change``).
+    """
     if service.protocol is not Protocol.UDP:
         return frozenset()
     leading = (
@@ -181,7 +185,7 @@ def _frontends_of(service: ServicePlan, pool: Pool) -> frozenset[str]:
     return frozenset(
         f"{frontend.address or 'node'} {frontend.port} {how}"
         for frontend, how, led in leading
-        if led is not None and led.scope is pool.scope
+        if led is not None and (led.scope is scope or not led.endpoints)
     )
 
 

@@ -36,7 +36,7 @@ class RelayPort(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     ``serving``: endpoints that a UDP flow which has one of them may keep, chosen or not.  ``affinity_seconds`` None: no ClientIP
     affinity.  ``port`` 0: any number.  ``scope``: of the pool, where a service port has sockets for each.  ``keeps_source``: endpoints are dialled
-    from the client's address, as those ``on_node`` always are: processes of this node.  ``frontends``: names of those that lead to the pool, of UDP.  ``endpoints`` is empty only at a socket that is kept for its flows of UDP: where nothing can answer there is none, and the kernel refuses.
+    from the client's address, as those ``on_node`` always are: processes of this node.  ``frontends``: names of those that lead to the pool, of UDP, or nowhere.  ``endpoints`` is empty only at a socket that is kept for its flows of UDP: where nothing can answer there is none, and the kernel refuses.
     """
 
     service: str

@@ -84,7 +84,7 @@ def test_a_socket_of_datagrams_stays_open_for_its_flows_where_nothing_is_chosen_
     (opened,) = portals.ports(plan(NODE_PORT, protocol=Protocol.UDP, serving=(FAR,)), NODE)
     given = plan(empty, protocol=Protocol.UDP, serving=(FAR,))
     (kept,) = portals.ports(given, NODE)
-    assert (kept.key, kept.endpoints, kept.frontends) == (opened.key, (), frozenset())
+    assert (kept.key, kept.endpoints, kept.frontends) == (opened.key, (), frozenset({"node 30080 all"}))
     assert kept.serving == {("10.0.0.2", 8080)}
     (service,) = portals.relayed(given, NODE, numbered((kept,))).services
     assert service.relay_sockets == (socket(40_001),)
@@ -108,6 +108,21 @@ def test_sockets_of_datagrams_have_the_names_of_the_frontends_that_lead_there() 
     )
     assert (local.scope, list(local.frontends)) == (PoolScope.LOCAL, ["node 30080 all"])
     assert not any(port.frontends for port in Portals().ports(plan(CLUSTER_IP, LOCAL), NODE))
+
+
+def test_a_frontend_that_leads_nowhere_has_not_left_its_pool() -> None:
+    """A policy that becomes Local before the node's endpoint is known: flows go on then, by the socket that has them."""
+    nowhere = msgspec.structs.replace(LOCAL, pool=Pool(PoolScope.LOCAL, ()), shortcut=None)
+    portals = Portals()
+    (before,) = portals.ports(plan(CLUSTER_IP, NODE_PORT, protocol=Protocol.UDP), NODE)
+    (meanwhile,) = portals.ports(plan(CLUSTER_IP, nowhere, protocol=Protocol.UDP), NODE)
+    assert before.frontends == meanwhile.frontends == {"10.96.0.1 80 all", "node 30080 all"}
+    cluster, local = portals.ports(plan(CLUSTER_IP, LOCAL, protocol=Protocol.UDP), NODE)
+    assert (cluster.key, cluster.frontends) == (
+        before.key,
+        frozenset({"10.96.0.1 80 all", "node 30080 shortcut"}),
+    )
+    assert local.frontends == {"node 30080 all"}
 
 
 def test_a_socket_that_could_not_be_opened_is_a_refusal_until_it_can() -> None:

@@ -419,6 +419,28 @@ def test_a_flow_ends_with_its_frontend_but_goes_on_when_its_client_sends(
         assert exchange(local) == last
 
 
+def test_a_flow_outlasts_that_its_frontend_leads_nowhere(relay: LocalRelay, servers: Servers) -> None:
+    """A policy is Local before the node's endpoint is known, and the client sends nothing meanwhile (``conntrack.udp.stays-on-policy-change``)."""
+    first, second = servers.udp(b"1"), servers.udp(b"2")
+    frontends = frozenset({"10.96.0.1 53 all"})
+    cluster = _udp_port(first, scope=PoolScope.CLUSTER, serving=(first, second))
+    cluster = msgspec.structs.replace(cluster, frontends=frontends)
+    nowhere = msgspec.structs.replace(cluster, endpoints=())
+    local = _udp_port(second, scope=PoolScope.LOCAL, serving=(first, second))
+    local = msgspec.structs.replace(local, frontends=frontends)
+    moved = msgspec.structs.replace(nowhere, frontends=frozenset())
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.bind(("127.0.0.1", 0))
+        client.settimeout(8)
+        answers = []
+        for port, table in ((cluster, (cluster,)), (None, (nowhere,)), (local, (local, moved))):
+            relay.update(table)
+            if port is not None:
+                client.sendto(b"x", (port.address, port.port))
+                answers.append(client.recv(100))
+    assert answers == [b"1x", b"1x"]
+
+
 def test_a_socket_without_endpoints_serves_the_flows_that_it_has_and_no_others(
     relay: LocalRelay, servers: Servers
 ) -> None:
