@@ -28,6 +28,7 @@ from kproxy.conformance.case import (
     Delete,
     DuringWatchFault,
     FailWrites,
+    Flushed,
     FlushRules,
     ReleasePort,
     Restart,
@@ -88,10 +89,10 @@ class AcceptWrites:
 
 @dataclass(frozen=True, slots=True)
 class RemoveRules:
-    """Remove all rules of iptables from a node, by another program; ``table``: those of one table only."""
+    """Remove rules from a node, by another program."""
 
     node: str
-    table: str = ""
+    what: Flushed
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +196,8 @@ class World:
             case AllowWrites(node=node):
                 self.frozen_objects.pop(node, None)
                 return (AcceptWrites(node),)
-            case FlushRules(node=node, table=table):
-                return (RemoveRules(node, table),)
+            case FlushRules(node=node, what=what):
+                return (RemoveRules(node, what),)
             case CleanUp(node=node):
                 self.frozen_objects[node] = lab_objects(self.instance.topology)
                 return (RemoveProxy(node),)

@@ -141,8 +141,8 @@ def _describe_restart(restart: Restart) -> str:
 
 def _describe_node_fault(step: FlushRules | CleanUp | TakePort | ReleasePort) -> str:
     match step:
-        case FlushRules(table=table):
-            return f"another program removes all rules of iptables{f' from table {table}' if table else ''}"
+        case FlushRules(what=what):
+            return f"another program removes {what.value}"
         case CleanUp():
             return "the proxy is killed, and what it left is removed by its own means"
         case TakePort(service=service):

@@ -323,16 +323,24 @@ class AllowWrites:
     node: str
 
 
+class Flushed(enum.Enum):
+    """Rules that another program removes from a node, of both families."""
+
+    IPTABLES = "all rules of iptables"
+    TABLE_NAT = "all rules of iptables from table nat"
+    NFTABLES = "all tables of nftables"
+
+
 @dataclass(frozen=True, slots=True)
 class FlushRules:
-    """Another program removes all rules and chains of iptables from a node, of both families. Nothing else may change in its round.
+    """Another program removes rules and chains from a node. Nothing else may change in its round.
 
-    So the barrier waits until what was served is served again, which the proxy must see to without an event.
-    ``table``: the only table that it removes them from; empty for all.
+    Of iptables: the barrier waits until what was served is served again, which the proxy must see to without an event.
+    Of nftables: it waits as after any change, and writes a Service of its own.
     """
 
     node: str
-    table: str = ""
+    what: Flushed = Flushed.IPTABLES
 
 
 @dataclass(frozen=True, slots=True)

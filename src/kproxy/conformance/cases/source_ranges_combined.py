@@ -97,6 +97,29 @@ RANGES_END_WITH_THEIR_SERVICE = case(
     features={Feature.LOAD_BALANCER, Feature.SOURCE_RANGES},
 )
 
+PASSED_ON = SITE_FOR_FAR.replace(
+    name="passed-on", same_vip_as="for-far", source_ranges=(SourceRange.NODE_NETWORK,)
+)
+
+ADDRESS_PASSES_ON = case(
+    "source-ranges.address-passes-to-another-service",
+    "When a Service with ranges is deleted, another one with its address and port lets in whom it lists itself, and no other.",
+    Apply(SITE_FOR_FAR, BESIDE),
+    Probe(sender=remote("a"), to=SITE_FOR_FAR.vip(), expect=FROM_B1, clauses=(INSIDE,)),
+    Probe(sender=client("a"), to=SITE_FOR_FAR.vip(), expect=DROPPED, clauses=(OUTSIDE,)),
+    Delete(SITE_FOR_FAR),
+    Apply(PASSED_ON, BESIDE.replace(backends=pods("b1"))),
+    Probe(sender=client("a"), to=PASSED_ON.vip(), expect=FROM_B1, clauses=(INSIDE, change.ADDRESS)),
+    Probe(sender=remote("a"), to=PASSED_ON.vip(), expect=DROPPED, clauses=(OUTSIDE,)),
+    Probe(
+        sender=pod("a2"), to=BESIDE.cluster_ip, expect=delivered_to("b1"), count=4, clauses=change.FOLLOWED
+    ),
+    clauses=POD_CLAUSES
+    | REWRITTEN
+    | {"load-balancer.reaches-ready-endpoint", change.ADDRESS, *change.FOLLOWED, INSIDE, OUTSIDE},
+    features={Feature.LOAD_BALANCER, Feature.SOURCE_RANGES},
+)
+
 LOCAL = Policy.LOCAL
 
 GUARDED_LOCAL = OPEN.replace(
@@ -183,6 +206,7 @@ RANGES_OVERLAP = case(
 CASES: tuple[Case, ...] = (
     SHARED_WITH_OTHER_RANGES,
     RANGES_END_WITH_THEIR_SERVICE,
+    ADDRESS_PASSES_ON,
     RANGES_UNDER_LOCAL_POLICY,
     MANY,
     RANGES_OVERLAP,

@@ -23,6 +23,7 @@ from kproxy.conformance.case import (
     Delete,
     FailWrites,
     Feature,
+    Flushed,
     FlushRules,
     Lawful,
     Open,
@@ -341,7 +342,7 @@ SERVED_WITHOUT_NAT = case(
     "served there soon is again, though no object changes.",
     Apply(SHARED),
     Probe(sender=pod("b2"), to=SHARED.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
-    FlushRules("b", table="nat"),
+    FlushRules("b", Flushed.TABLE_NAT),
     Probe(
         sender=pod("b2"),
         to=SHARED.cluster_ip,
@@ -362,6 +363,35 @@ SERVED_WITHOUT_NAT = case(
     profile=FLUSHED,
 )
 
+RULESET = ("rules.removed-by-another.ruleset-restored",)
+
+SERVED_WITH_THE_NEXT_CHANGE = case(
+    "rules.served-after-the-ruleset-was-flushed",
+    "When another program has removed all tables of nftables from a node, what was served, refused and masqueraded there is "
+    "again once another Service changes.",
+    Apply(SHARED),
+    Probe(sender=pod("a2"), to=SHARED.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    Apply(UNSERVED),
+    Probe(sender=pod("a2"), to=UNSERVED.cluster_ip, expect=REJECTED),
+    FlushRules("a", Flushed.NFTABLES),
+    Probe(
+        sender=pod("a2"), to=SHARED.cluster_ip, expect=delivered_to("a1", "b1"), spread=True, clauses=RULESET
+    ),
+    Probe(
+        sender=client("a"),
+        to=SHARED.node_port("a"),
+        expect=delivered_to("a1", "b1", source=MASQUERADED),
+        spread=True,
+        clauses=RULESET,
+    ),
+    Probe(sender=pod("a2"), to=UNSERVED.cluster_ip, expect=REJECTED, clauses=RULESET),
+    clauses=POD_CLAUSES
+    | NODE_PORT_CLAUSES
+    | {"balancing.every-endpoint-chosen", "endpoints.none.rejected", *RULESET},
+    features={Feature.NODE_PORT, Feature.FLUSHED_RULES},
+    profile=FLUSHED,
+)
+
 CASES: tuple[Case, ...] = (
     CATCHES_UP,
     EMPTIED_AND_FILLED,
@@ -370,4 +400,5 @@ CASES: tuple[Case, ...] = (
     HEALTH_IS_REPORTED,
     SERVED_AGAIN,
     SERVED_WITHOUT_NAT,
+    SERVED_WITH_THE_NEXT_CHANGE,
 )

@@ -40,6 +40,7 @@ from kproxy.conformance.case import (
     DuringWatchFault,
     FailWrites,
     Feature,
+    Flushed,
     OutOfWindow,
     Ping,
     Probe,
@@ -275,9 +276,10 @@ class NetnsTestbed(PacketTestbed):
             case AcceptWrites(node=node):
                 await self.proxies.take_writes(node)
                 self._settling.expect(node)
-            case RemoveRules(node=node, table=table):
-                await self.proxies.flush_rules(node, table)
-                self._settling.expect_restored()
+            case RemoveRules(node=node, what=what):
+                await self.proxies.flush_rules(node, what)
+                if what is not Flushed.NFTABLES:
+                    self._settling.expect_restored()
             case RemoveProxy(node=node):
                 self._settling.excuse(node)
                 if self.proxies.runs_on(node):

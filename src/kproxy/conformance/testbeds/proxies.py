@@ -16,7 +16,7 @@ from typing import NoReturn
 from typing import Protocol as Interface
 
 from kproxy.conformance.binding.kubernetes_objects import Document
-from kproxy.conformance.case import Profile
+from kproxy.conformance.case import Flushed, Profile
 from kproxy.conformance.subjects.configuration import NodeConfiguration, kube_proxy_configuration
 from kproxy.conformance.subjects.subject import Subject, SubjectProcess, fill_placeholders
 from kproxy.conformance.testbed import HarnessError, SubjectFailed
@@ -252,9 +252,15 @@ class Proxies:
         if cleaning.returncode:
             raise SubjectFailed(self.explained(f"{shlex.join(argv)} ended with {cleaning.returncode}", node))
 
-    async def flush_rules(self, node: str, table: str = "") -> None:
-        """Remove all rules of iptables from a node, or those of one table, as another program of it. Raises `LabError`."""
-        await flush_tables(self._network[node], self._tools, [table] if table else BUILT_IN)
+    async def flush_rules(self, node: str, what: Flushed) -> None:
+        """Remove rules from a node, as another program of it. Raises `LabError`."""
+        match what:
+            case Flushed.IPTABLES:
+                await flush_tables(self._network[node], self._tools, BUILT_IN)
+            case Flushed.TABLE_NAT:
+                await flush_tables(self._network[node], self._tools, ["nat"])
+            case Flushed.NFTABLES:
+                await run_in(self._network[node], ["nft", "flush", "ruleset"])
 
     async def refuse_writes(self, node: str, family: Family | None = None, seconds: float = 0.0) -> None:
         """Make the kernel writes of a node's proxy fail with ENOBUFS, so late, of one family or both. Raises `LabError`."""

@@ -49,5 +49,13 @@ HISTORY = (
         "https://github.com/kubernetes/kubernetes/issues/129128",
         of="life.max-sync",
     ),
+    should(
+        "rules.removed-by-another.ruleset-restored",
+        "When another program has removed all tables of nftables from a node, all that was served there is served again soon after "
+        "the next change of any Service.",
+        OBSERVED,
+        links.SOURCE_NFTABLES,
+        of="life.partial-fallback",
+    ),
 )
 """Clauses that only several connections, a flow, a change or time can show; the oracle names none of these."""
