@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kproxy.conformance.case import (
     DROPPED,
+    MASQUERADED,
     REJECTED,
     SAME_ENDPOINT,
     Apply,
@@ -216,10 +217,40 @@ UDP_STAYS_UNTIL_ITS_ENDPOINT_IS_GONE = case(
     features={Feature.TERMINATING_ENDPOINTS},
 )
 
+SPLIT = service("split", "b1", ports=UDP_PORT, external_ips=1, internal_policy=LOCAL)
+
+UDP_DROPPED_WHERE_POLICY_LEAVES_NOTHING_FOR_IT = case(
+    "conntrack.udp-is-dropped-where-policy-leaves-nothing-for-it",
+    "A flow to a cluster IP ends with its endpoint where the internal policy is Local and the node has none, though the external IP "
+    "has others.",
+    Apply(SPLIT.replace(internal_policy=Policy.CLUSTER)),
+    Open(flow="inside", sender=pod("a2"), to=SPLIT.cluster_ip, expect=delivered_to("b1")),
+    Open(flow="outside", sender=client("a"), to=SPLIT.external_ip(), expect=FROM_B1),
+    Apply(SPLIT),
+    Probe(sender=pod("a2"), to=SPLIT.cluster_ip, expect=DROPPED, clauses=(change.POLICY,)),
+    Send(flow="inside", expect=SAME_ENDPOINT, clauses=(STAYS,)),
+    Apply(SPLIT.replace(backends=(Backend(on="b2"),))),
+    Send(flow="inside", expect=DROPPED, clauses=(NONE_LEFT,)),
+    Send(flow="outside", expect=delivered_to("b2", source=MASQUERADED), clauses=(MOVES,)),
+    clauses=POD_CLAUSES
+    | DATAGRAMS
+    | {
+        "external-ip.reaches-ready-endpoint",
+        "masquerade.external-policy-cluster.rewritten",
+        "internal-policy.local.drop-without-local-endpoint",
+        "change.policy.followed",
+        STAYS,
+        MOVES,
+        NONE_LEFT,
+    },
+    features={Feature.EXTERNAL_IPS, Feature.INTERNAL_TRAFFIC_POLICY},
+)
+
 CASES: tuple[Case, ...] = (
     UDP_STAYS_WHEN_POLICIES_CHANGE,
     UDP_STAYS_WHERE_POLICY_LEAVES_NOTHING,
     UDP_STAYS_WHILE_ITS_ENDPOINT_SERVES,
     UDP_STAYS_UNTIL_ITS_ENDPOINT_IS_GONE,
     UDP_REFUSED_WHERE_NO_ENDPOINT_IS_LEFT,
+    UDP_DROPPED_WHERE_POLICY_LEAVES_NOTHING_FOR_IT,
 )

@@ -119,16 +119,16 @@ class DatagramPort:
         return [flow.endpoint for (address, *_), flow in flows if address == client and flow.endpoint]
 
     def endpoints_changed(self) -> None:
-        """End the flows whose endpoint no longer serves: their next datagram chooses again.
+        """End the flows whose endpoint no longer serves: their next datagram chooses again, by the rules.
 
-        Clause ``conntrack.udp.moves-off-removed-endpoint``.
+        Connection tracking leads it here though its frontend may lead elsewhere by now, or nowhere.
+        Clauses ``conntrack.udp.moves-off-removed-endpoint``, ``conntrack.udp.not-to-dead-endpoint-when-none-left``.
         """
         serving = self._chooser.port.serving
         ended = [client for client, flow in self._flows.items() if flow.endpoint not in serving]
         for client in ended:
             self._end(client)
-        if not self._chooser.port.endpoints:
-            self._untrack(*ended)
+        self._untrack(*ended)
 
     def offer_flows(self) -> None:
         """Let other sockets of the service port take over the flows, as a frontend that led here leads to another."""
@@ -227,17 +227,14 @@ class DatagramPort:
             self._untrack(client)
 
     def _untrack(self, *clients: _Client) -> None:
-        """Have the rules decide about the clients' next datagrams: connection tracking leads them here, where nothing is chosen.
-
-        Clause ``conntrack.udp.not-to-dead-endpoint-when-none-left``.
-        """
+        """Have the rules decide about the clients' next datagrams, which connection tracking leads here."""
         address, number, *_ = self._listener.getsockname()
         sockets = [(ip_address(client), port) for client, port, *_ in clients]
         try:
             delete_flows_answered_by((ip_address(address), number), sockets)
         except HostError as error:
             if not self._refusal_logged:  # else a line for each datagram
-                log.warning("relay: clients of %s:%d meet silence: %s", address, number, error)
+                log.warning("relay: UDP clients of %s:%d are still led here: %s", address, number, error)
             self._refusal_logged = True
 
     def _connect(self, client: _Client, flow: Flow) -> socket.socket:

@@ -485,7 +485,25 @@ def test_entries_that_cannot_be_deleted_are_logged_once(
         assert _exchange(held) == b"1x"
         assert {number for _, number in clients} == {late.getsockname()[1]}
     assert len(caplog.messages) == 1
-    assert "meet silence" in caplog.text
+    assert "are still led here" in caplog.text
+
+
+def test_rules_decide_about_the_client_of_an_endpoint_that_has_left(
+    relay: LocalRelay, servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Universe 53004: a client of a cluster IP whose policy left nothing was given an endpoint of the external IP's pool."""
+    clients: list[Socket] = []
+    monkeypatch.setattr(datagrams, "delete_flows_answered_by", lambda _, found: clients.extend(found))
+    first, second = servers.udp(b"1"), servers.udp(b"2")
+    port = _udp_port(first, second)
+    relay.update((port,))
+    alone = msgspec.structs.replace(port, endpoints=(second,), serving=frozenset({second}))
+    with _clients_of(port, 2) as held:
+        answers = [_exchange(client) for client in held]
+        assert sorted(answers) == [b"1x", b"2x"]
+        relay.update((alone,))
+        leaves = held[answers.index(b"1x")]
+        assert [number for _, number in clients] == [leaves.getsockname()[1]]
 
 
 def test_ports_that_are_open_keep_their_endpoints_until_they_are_served_anew(
