@@ -31,7 +31,7 @@ def _falls_back(local_pool: Function) -> Function:
     def pool(endpoints: Ends, node: str) -> Pool:
         found = tuple(endpoints)
         own: Pool = local_pool(found, node)
-        others = (PoolEndpoint(e.address, e.port, local=False) for e in found if e.ready)
+        others = (PoolEndpoint(e.address, e.port, may_be_here=False) for e in found if e.ready)
         return own if own.endpoints else Pool(PoolScope.LOCAL, tuple(others))
 
     return pool

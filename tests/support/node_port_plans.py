@@ -21,8 +21,8 @@ from kproxy.proxy.plan import (
 )
 from kproxy.proxy.snapshot import ServicePortName
 
-NEAR = PoolEndpoint(ip_address("10.0.0.1"), 8080, local=True)
-FAR = PoolEndpoint(ip_address("10.0.0.2"), 8080, local=False)
+NEAR = PoolEndpoint(ip_address("10.0.0.1"), 8080, may_be_here=True)
+FAR = PoolEndpoint(ip_address("10.0.0.2"), 8080, may_be_here=False)
 NODE_PORT = Frontend(
     exposure=Exposure.NODE_PORT,
     address=None,

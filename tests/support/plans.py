@@ -31,7 +31,7 @@ def pool(*endpoints: str, scope: PoolScope = PoolScope.CLUSTER) -> Pool:
     found = []
     for text in endpoints:
         address, _, port = text.rpartition("#" if "#" in text else ":")
-        found.append(PoolEndpoint(ip_address(address), int(port), local=scope is PoolScope.LOCAL))
+        found.append(PoolEndpoint(ip_address(address), int(port), may_be_here=scope is PoolScope.LOCAL))
     return Pool(scope, tuple(found))
 
 

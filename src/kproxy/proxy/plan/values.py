@@ -48,14 +48,14 @@ class PoolScope(enum.Enum):
 
 
 class PoolEndpoint(msgspec.Struct, frozen=True, gc=False):
-    """A backend of a service port; ``local``: it may be a pod of this node: on it by nodeName (never by address), or without one.
+    """A backend of a service port; ``may_be_here``: on this node by nodeName (never by address), or without one.
 
     Such a pod may be sent to itself (``masquerade.hairpin.rewritten``).
     """
 
     address: Address
     port: int
-    local: bool
+    may_be_here: bool
 
 
 class Pool(msgspec.Struct, frozen=True, gc=False):

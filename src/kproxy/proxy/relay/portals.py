@@ -16,7 +16,7 @@ import msgspec
 
 from kproxy.model.network import Protocol
 from kproxy.proxy.plan import OnEmpty, Pool, PoolEndpoint
-from kproxy.proxy.relay.table import RelayPort
+from kproxy.proxy.relay.table import RelayFrontend, RelayPort
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -96,7 +96,7 @@ class Portals:
         sockets: dict[PoolScope, tuple[PoolEndpoint, ...]] = {}
         for port in self._ports[service.name][2]:
             if port.key in numbers and port.scope is not None:
-                made = PoolEndpoint(address, numbers[port.key], local=True)
+                made = PoolEndpoint(address, numbers[port.key], may_be_here=True)
                 sockets[port.scope] = (*sockets.get(port.scope, ()), made)
         udp = service.protocol is Protocol.UDP
         return msgspec.structs.replace(
@@ -170,21 +170,21 @@ def _pools(service: ServicePlan) -> dict[PoolScope, Pool]:
     return {pool.scope: pool for pool in pools if pool.endpoints}
 
 
-def _frontends_of(service: ServicePlan, scope: PoolScope | None) -> frozenset[str]:
-    """Names of a UDP port's frontends that lead to a pool, all senders or those with a shortcut; flows follow them elsewhere.
+def _frontends_of(service: ServicePlan, scope: PoolScope | None) -> frozenset[RelayFrontend]:
+    """The frontends of a UDP port that lead to a pool, all senders or those with a shortcut; flows follow them elsewhere.
 
     One that leads nowhere has lost no pool yet: where it led, its flows go on (``conntrack.udp.stays-on-policy-change``).
     """
     if service.protocol is not Protocol.UDP:
         return frozenset()
     leading = (
-        (frontend, how, led)
+        (frontend, shortcut, led)
         for frontend in service.frontends
-        for how, led in (("all", frontend.pool), ("shortcut", frontend.shortcut))
+        for shortcut, led in ((False, frontend.pool), (True, frontend.shortcut))
     )
     return frozenset(
-        f"{frontend.address or 'node'} {frontend.port} {how}"
-        for frontend, how, led in leading
+        RelayFrontend(str(frontend.address or ""), frontend.port, shortcut)
+        for frontend, shortcut, led in leading
         if led is not None and (led.scope is scope or not led.endpoints)
     )
 

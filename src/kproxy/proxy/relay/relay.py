@@ -325,8 +325,8 @@ class LocalRelay:
         before = [port for port in before if port.frontends]
         if not before:  # then no look at every port is needed
             return
-        led: dict[str, set[str]] = {port.service: set() for port in before}
-        kept: dict[RelayKey, frozenset[str]] = {}
+        led: dict[str, set[tuple[str, int]]] = {port.service: set() for port in before}
+        kept: dict[RelayKey, frozenset[tuple[str, int]]] = {}
         for port in now:
             if port.service in led:
                 led[port.service] |= port.places

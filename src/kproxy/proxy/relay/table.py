@@ -31,12 +31,20 @@ RelayKey = tuple[TurnsKey, str, int, bool]
 """Name of a port of the relay."""
 
 
+class RelayFrontend(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A frontend as clients reach it; ``address`` empty: a node port. ``shortcut``: only for clients that have one."""
+
+    address: str
+    port: int
+    shortcut: bool = False
+
+
 class RelayPort(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One listening socket, and the endpoints that its connections and datagrams are spread over.
 
     ``serving``: endpoints that a UDP flow which has one of them may keep, chosen or not.  ``affinity_seconds`` None: no ClientIP
     affinity.  ``port`` 0: any number.  ``scope``: of the pool, where a service port has sockets for each.  ``keeps_source``: endpoints are dialled
-    from the client's address, as those ``on_node`` always are: processes of this node.  ``frontends``: names of those that lead to the pool, of UDP, or nowhere.  ``endpoints`` is empty only at a socket that is kept for its flows of UDP: where nothing can answer there is none, and the kernel refuses.
+    from the client's address, as those ``on_node`` always are: processes of this node.  ``frontends``: those of UDP that lead to the pool, or nowhere.  ``endpoints`` is empty only at a socket that is kept for its flows of UDP: where nothing can answer there is none, and the kernel refuses.
     """
 
     service: str
@@ -49,7 +57,7 @@ class RelayPort(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     scope: PoolScope | None = None
     keeps_source: bool = False
     on_node: frozenset[RelayEndpoint] = frozenset()
-    frontends: frozenset[str] = frozenset()
+    frontends: frozenset[RelayFrontend] = frozenset()
 
     @property
     def key(self) -> RelayKey:
@@ -57,9 +65,9 @@ class RelayPort(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.turns, self.address, self.port, self.keeps_source
 
     @property
-    def places(self) -> frozenset[str]:
+    def places(self) -> frozenset[tuple[str, int]]:
         """The addresses and numbers of its frontends, whoever sends there."""
-        return frozenset(frontend.rpartition(" ")[0] for frontend in self.frontends)
+        return frozenset((frontend.address, frontend.port) for frontend in self.frontends)
 
     @property
     def turns(self) -> TurnsKey:

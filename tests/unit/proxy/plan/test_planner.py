@@ -169,7 +169,7 @@ def test_an_endpoint_is_of_this_node_by_its_node_name_and_may_be_without_one() -
     settings = replace(HERE, node_ips=(ip_address("10.0.3.1"),), node_addresses=(ip_address("10.0.3.1"),))
     unnamed = endpoint("10.0.3.1")
     found = cluster_ip(service(), OWN, OTHER, unnamed, settings=settings)
-    assert [e.local for e in found.pool.endpoints] == [True, False, True]
+    assert [e.may_be_here for e in found.pool.endpoints] == [True, False, True]
     local = cluster_ip(service(internal_traffic_policy="Local"), OWN, OTHER, unnamed, settings=settings)
     assert [e.address for e in local.pool.endpoints] == [found.pool.endpoints[0].address]
 
@@ -476,7 +476,7 @@ def test_pools_hold_only_usable_endpoints_of_their_service_port(
             if e.ready or (e.serving and e.terminating)
         }
         for pool in [p for f in one.frontends for p in (f.pool, f.shortcut) if p is not None]:
-            chosen = [(e.address, e.port, e.local) for e in pool.endpoints]
+            chosen = [(e.address, e.port, e.may_be_here) for e in pool.endpoints]
             assert set(chosen) <= usable
             assert len(set(chosen)) == len(chosen)
             assert bool(chosen) or pool.scope is PoolScope.LOCAL or not usable

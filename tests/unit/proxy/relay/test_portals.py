@@ -11,7 +11,7 @@ import pytest
 from kproxy.model.network import Protocol
 from kproxy.proxy.plan import OnEmpty, Plan, Pool, PoolEndpoint, PoolScope
 from kproxy.proxy.relay.portals import Portals
-from kproxy.proxy.relay.table import RelayKey, RelayPort
+from kproxy.proxy.relay.table import RelayFrontend, RelayKey, RelayPort
 from tests.support.node_port_plans import CLUSTER_IP, FAR, NEAR, NODE_PORT, plan
 
 NODE = ip_address("172.18.0.2")
@@ -84,7 +84,11 @@ def test_a_socket_of_datagrams_stays_open_for_its_flows_where_nothing_is_chosen_
     (opened,) = portals.ports(plan(NODE_PORT, protocol=Protocol.UDP, serving=(FAR,)), NODE)
     given = plan(empty, protocol=Protocol.UDP, serving=(FAR,))
     (kept,) = portals.ports(given, NODE)
-    assert (kept.key, kept.endpoints, kept.frontends) == (opened.key, (), frozenset({"node 30080 all"}))
+    assert (kept.key, kept.endpoints, kept.frontends) == (
+        opened.key,
+        (),
+        frozenset({RelayFrontend("", 30080)}),
+    )
     assert kept.serving == {("10.0.0.2", 8080)}
     (service,) = portals.relayed(given, NODE, numbered((kept,))).services
     assert service.relay_sockets == (socket(40_001),)
@@ -99,14 +103,14 @@ def test_a_socket_of_connections_is_closed_where_nothing_is_chosen_any_more() ->
     assert portals.ports(plan(empty), NODE) == ()
 
 
-def test_sockets_of_datagrams_have_the_names_of_the_frontends_that_lead_there() -> None:
+def test_sockets_of_datagrams_have_the_frontends_that_lead_there() -> None:
     """A frontend that leads all where it led some by a shortcut has lost the shortcut: those flows may go by another socket."""
     cluster, local = Portals().ports(plan(CLUSTER_IP, LOCAL, protocol=Protocol.UDP), NODE)
     assert (cluster.scope, set(cluster.frontends)) == (
         PoolScope.CLUSTER,
-        {"10.96.0.1 80 all", "node 30080 shortcut"},
+        {RelayFrontend("10.96.0.1", 80), RelayFrontend("", 30080, shortcut=True)},
     )
-    assert (local.scope, list(local.frontends)) == (PoolScope.LOCAL, ["node 30080 all"])
+    assert (local.scope, list(local.frontends)) == (PoolScope.LOCAL, [RelayFrontend("", 30080)])
     assert not any(port.frontends for port in Portals().ports(plan(CLUSTER_IP, LOCAL), NODE))
 
 
@@ -116,13 +120,15 @@ def test_a_frontend_that_leads_nowhere_has_not_left_its_pool() -> None:
     portals = Portals()
     (before,) = portals.ports(plan(CLUSTER_IP, NODE_PORT, protocol=Protocol.UDP), NODE)
     (meanwhile,) = portals.ports(plan(CLUSTER_IP, nowhere, protocol=Protocol.UDP), NODE)
-    assert before.frontends == meanwhile.frontends == {"10.96.0.1 80 all", "node 30080 all"}
+    assert (
+        before.frontends == meanwhile.frontends == {RelayFrontend("10.96.0.1", 80), RelayFrontend("", 30080)}
+    )
     cluster, local = portals.ports(plan(CLUSTER_IP, LOCAL, protocol=Protocol.UDP), NODE)
     assert (cluster.key, cluster.frontends) == (
         before.key,
-        frozenset({"10.96.0.1 80 all", "node 30080 shortcut"}),
+        frozenset({RelayFrontend("10.96.0.1", 80), RelayFrontend("", 30080, shortcut=True)}),
     )
-    assert local.frontends == {"node 30080 all"}
+    assert local.frontends == {RelayFrontend("", 30080)}
 
 
 def test_a_socket_that_could_not_be_opened_is_a_refusal_until_it_can() -> None:
@@ -165,4 +171,4 @@ def test_what_did_not_change_is_the_same_object(change: str) -> None:
 
 
 def socket(number: int) -> PoolEndpoint:
-    return PoolEndpoint(NODE, number, local=True)
+    return PoolEndpoint(NODE, number, may_be_here=True)

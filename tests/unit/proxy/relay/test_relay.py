@@ -20,7 +20,7 @@ from kproxy.model.network import Protocol
 from kproxy.proxy.plan import PoolScope
 from kproxy.proxy.relay import datagrams
 from kproxy.proxy.relay.relay import LocalRelay
-from kproxy.proxy.relay.table import RelayEndpoint, RelayPort
+from kproxy.proxy.relay.table import RelayEndpoint, RelayFrontend, RelayPort
 from kproxy.proxy.relay.wire import FindSocket
 
 Handler = Callable[[socket.socket], None]
@@ -343,13 +343,13 @@ def test_a_flow_is_not_taken_over_once_its_endpoint_was_gone(relay: LocalRelay, 
     assert _flow(relay, before, None, after) == [b"1x", b"2x"]
 
 
-def _moved_flow(relay: LocalRelay, servers: Servers, lost: frozenset[str]) -> list[bytes]:
+def _moved_flow(relay: LocalRelay, servers: Servers, lost: frozenset[RelayFrontend]) -> list[bytes]:
     """Answers to one client whose frontend leads to the pool of all endpoints, then to that of the second, and whose endpoint then ends.
 
     ``lost``: frontends that the first pool does not have any more then; it stays open for others.
     """
     first, second, third = servers.udp(b"1"), servers.udp(b"2"), servers.udp(b"3")
-    both = frozenset({"10.96.0.1 53 all", "node 30053 all"})
+    both = frozenset({RelayFrontend("10.96.0.1", 53), RelayFrontend("", 30053)})
     cluster = _udp_port(first, third, scope=PoolScope.CLUSTER, serving=(first, second, third))
     cluster = msgspec.structs.replace(cluster, frontends=both)
     local = _udp_port(second, scope=PoolScope.LOCAL, serving=(first, second, third))
@@ -371,7 +371,7 @@ def test_a_flow_follows_its_frontend_to_another_pool_and_chooses_there_when_its_
     relay: LocalRelay, servers: Servers
 ) -> None:
     """``conntrack.udp.stays-on-policy-change``, ``internal-policy.local.same-node``: both sockets are open."""
-    assert _moved_flow(relay, servers, frozenset({"node 30053 all"})) == [b"1x", b"1x", b"2x"]
+    assert _moved_flow(relay, servers, frozenset({RelayFrontend("", 30053)})) == [b"1x", b"1x", b"2x"]
 
 
 def test_a_client_of_two_pools_has_a_flow_in_each(relay: LocalRelay, servers: Servers) -> None:
@@ -392,7 +392,7 @@ def test_a_flow_ends_with_its_frontend_but_goes_on_when_its_client_sends(
     Only its next datagram shows which frontend a flow comes by: one that there still is.
     """
     first, second = servers.udp(b"1"), servers.udp(b"2")
-    address, node = "10.96.0.1 53 all", "node 30053 all"
+    address, node = RelayFrontend("10.96.0.1", 53), RelayFrontend("", 30053)
     cluster = _udp_port(first, scope=PoolScope.CLUSTER, serving=(first, second))
     with_both, with_one = (
         msgspec.structs.replace(cluster, frontends=frozenset(frontends))
@@ -422,7 +422,7 @@ def test_a_flow_ends_with_its_frontend_but_goes_on_when_its_client_sends(
 def test_a_flow_outlasts_that_its_frontend_leads_nowhere(relay: LocalRelay, servers: Servers) -> None:
     """A policy is Local before the node's endpoint is known, and the client sends nothing meanwhile (``conntrack.udp.stays-on-policy-change``)."""
     first, second = servers.udp(b"1"), servers.udp(b"2")
-    frontends = frozenset({"10.96.0.1 53 all"})
+    frontends = frozenset({RelayFrontend("10.96.0.1", 53)})
     cluster = _udp_port(first, scope=PoolScope.CLUSTER, serving=(first, second))
     cluster = msgspec.structs.replace(cluster, frontends=frontends)
     nowhere = msgspec.structs.replace(cluster, endpoints=())

@@ -31,7 +31,7 @@ def test_no_external_policy_binds_the_node_itself() -> None:
 
 
 def test_flows_may_stay_with_an_endpoint_that_only_serves() -> None:
-    leaving = PoolEndpoint(ip_address("10.0.0.3"), 8080, local=False)
+    leaving = PoolEndpoint(ip_address("10.0.0.3"), 8080, may_be_here=False)
     (port,) = loopback_node_ports(plan(NODE_PORT, protocol=Protocol.UDP, serving=(leaving,)))
     assert port.serving == {*port.endpoints, ("10.0.0.3", 8080)}
     assert ("10.0.0.3", 8080) not in port.endpoints

@@ -162,7 +162,7 @@ def _members(service: ServicePlan, frontend: Frontend, keys: list[AddressKey]) -
     yield from _source_ranges(frontend, keys)
     for pool in (frontend.pool, frontend.shortcut):
         for endpoint in pool.endpoints if pool else ():
-            if endpoint.local:
+            if endpoint.may_be_here:
                 at = set_element(AddressKey(endpoint.address, endpoint.port, service.protocol))
                 yield Member(IpSet.LOOP_BACK, f"{at},{format_address(endpoint.address)}")
 

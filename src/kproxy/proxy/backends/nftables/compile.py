@@ -69,7 +69,7 @@ def shared_objects(service: ServicePlan, places: Places) -> Iterator[Shared]:
     internal = {f.address for f in service.frontends if f.exposure is Exposure.CLUSTER_IP and f.address}
     for address in internal:
         yield SetElement(names.CLUSTER_IPS, (address,))
-    for address in {e.address for pool in places.values() for e in pool if e.local}:
+    for address in {e.address for pool in places.values() for e in pool if e.may_be_here}:
         yield SetElement(names.HAIRPIN, (address, address))
     if service.affinity_seconds is None:
         yield from dict.fromkeys(

@@ -174,7 +174,9 @@ def test_connections_drain_and_datagrams_only_to_endpoints_that_serve(
     drains: bool,  # noqa: FBT001
 ) -> None:
     one = service(frontend(Exposure.CLUSTER_IP, "10.96.0.1", 80, HERE), protocol=protocol)
-    one = msgspec.structs.replace(one, serving=(PoolEndpoint(ip_address("10.0.2.1"), 8080, local=False),))
+    one = msgspec.structs.replace(
+        one, serving=(PoolEndpoint(ip_address("10.0.2.1"), 8080, may_be_here=False),)
+    )
     virtual = made(one).virtuals[key("10.96.0.1", 80, protocol)]
     assert virtual.drain is drains
     assert virtual.keep_established == {Destination(ip_address("10.0.2.1"), 8080)}

@@ -228,7 +228,7 @@ def test_an_endpoint_change_is_one_order_an_endpoint() -> None:
 
 
 def test_datagrams_are_cut_unless_their_endpoint_still_serves() -> None:
-    served = PoolEndpoint(ip_address("10.0.1.2"), 80, local=False)
+    served = PoolEndpoint(ip_address("10.0.1.2"), 80, may_be_here=False)
 
     def requested(*endpoints: str, serving: tuple[PoolEndpoint, ...] = ()) -> Plan:
         reached = pool(*endpoints)

@@ -34,7 +34,7 @@ def flow(destination: tuple[str, int], answered_by: tuple[str, int]) -> UdpFlow:
 
 
 def endpoints(*places: tuple[str, int]) -> tuple[PoolEndpoint, ...]:
-    return tuple(PoolEndpoint(ip_address(address), port, local=False) for address, port in places)
+    return tuple(PoolEndpoint(ip_address(address), port, may_be_here=False) for address, port in places)
 
 
 def dns(
