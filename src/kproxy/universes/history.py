@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from math import inf
+from math import inf, prod
 from types import MappingProxyType
 
 import msgspec
@@ -147,29 +147,32 @@ class ObjectHistory:
     def clusters(self, service: str, begin: float, end: float) -> Iterator[api.Cluster]:
         """States between two times, as far as a Service is concerned, each once. Raises `TooManyStates`.
 
-        The latest comes first; then those in which no object is behind another, which most packets meet; then all others.
+        The latest comes first; then those in which no object is behind another, which most packets meet; then all others, where
+        they are not too many.
         """
         keys = list(self._versions)
         spans = [self._span(key, service, begin, end)[::-1] for key in keys]
-        for number, choice in enumerate(self._choices(keys, spans)):
-            if number == MOST_STATES:
-                raise TooManyStates(f"it may reflect more than {MOST_STATES} states")
+        yield self._cluster(keys, latest := tuple(span[0] for span in spans))
+        together = self._together(keys, spans)
+        for choice in together:
+            if choice != latest:
+                yield self._cluster(keys, choice)
+        if prod(map(len, spans)) > MOST_STATES:
+            raise TooManyStates(f"it may reflect more than {MOST_STATES} states")
+        for choice in itertools.filterfalse({latest, *together}.__contains__, itertools.product(*spans)):
             yield self._cluster(keys, choice)
 
-    def _choices(self, keys: Sequence[Key], spans: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
-        """A version of each object in all combinations; ``spans``: of each its versions, the latest first."""
-        yield (latest := tuple(span[0] for span in spans))
+    def _together(self, keys: Sequence[Key], spans: Sequence[Sequence[int]]) -> dict[tuple[int, ...], None]:
+        """Versions of all objects that were current at one time, the latest first; ``spans``: of each object its versions, the latest first."""
         histories = [self._versions[key][0] for key in keys]
         times = {times[number] for times, span in zip(histories, spans, strict=True) for number in span}
-        together = {latest: None} | {
+        return {
             tuple(
                 min(max(bisect_right(times, at) - 1, span[-1]), span[0])
                 for times, span in zip(histories, spans, strict=True)
             ): None
             for at in sorted(times, reverse=True)
         }
-        yield from itertools.islice(together, 1, None)
-        yield from itertools.filterfalse(together.__contains__, itertools.product(*spans))
 
     def _span(self, key: Key, service: str, begin: float, end: float) -> Sequence[int]:
         """Numbers of an object's versions between two times; of other Services' objects the last alone."""
