@@ -305,11 +305,12 @@ WITHOUT_ENDPOINTS = case(
 
 RANGES_CHANGE = case(
     "source-ranges.ranges-change",
-    "Ranges that move to another client bind both, and ranges that are removed bind none; connections of "
+    "Ranges that move to another client bind both, and ranges that are removed bind no client and no node; connections of "
     "those shut out meanwhile go on.",
     Apply(OPEN.replace(source_ranges=(SourceRange.REMOTE_NETWORK,))),
     Open(flow="remote", sender=remote("a"), to=OPEN.vip(), expect=FROM_BOTH),
     Probe(sender=client("a"), to=OPEN.vip(), expect=DROPPED),
+    Probe(sender=host("a"), to=OPEN.vip(), expect=DROPPED),
     Apply(OPEN.replace(source_ranges=(SourceRange.NODE_NETWORK,))),
     Probe(sender=client("a"), to=OPEN.vip(), expect=FROM_BOTH, spread=True, clauses=(change.SOURCE_RANGES,)),
     Probe(sender=remote("a"), to=OPEN.vip(), expect=DROPPED, clauses=(change.SOURCE_RANGES,)),
@@ -317,10 +318,15 @@ RANGES_CHANGE = case(
     Apply(OPEN),
     Probe(sender=client("a"), to=OPEN.vip(), expect=FROM_BOTH, clauses=(change.SOURCE_RANGES,)),
     Probe(sender=remote("a"), to=OPEN.vip(), expect=FROM_BOTH, spread=True, clauses=(change.SOURCE_RANGES,)),
+    Probe(sender=host("a"), to=OPEN.vip(), expect=FROM_BOTH, clauses=(change.SOURCE_RANGES,)),
     clauses=ALLOWED
     | DENIED
     | SPREAD
-    | {"change.source-ranges.followed", "established.survives-source-range-change"},
+    | {
+        "source-ranges.apply-to-host",
+        "change.source-ranges.followed",
+        "established.survives-source-range-change",
+    },
     features=FEATURES,
     regressions={"R043", "R048"},
 )
