@@ -143,7 +143,8 @@ def test_a_change_is_unseen_where_no_proxy_ran_or_none_had_served_yet(
 
 def test_too_many_states_are_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_STATES", 1)
-    states, seen = ObjectHistory(TWO).clusters("web", 15.0, 20.0), []
+    states = ObjectHistory(TWO).clusters("web", 15.0, 20.0)
+    seen: list[object] = []
     with pytest.raises(TooManyStates):
         seen.extend(map(endpoints, states))
     assert seen == [(1, 2), (1, 1)], "those of one time come all the same"

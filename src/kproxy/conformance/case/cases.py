@@ -37,12 +37,13 @@ class Feature(enum.Enum):
     INCOMPLETE_ENDPOINT_PORTS = "incompleteEndpointPorts"
     REFUSED_WRITES = "refusedWrites"
     FLUSHED_RULES = "flushedRules"
+    FLUSHED_ADDRESSES = "flushedAddresses"
     CLEANUP = "cleanup"
     MODE_CHANGE = "modeChange"
     CONNECTION_RETRY = "connectionRetry"
 
 
-OPTIONAL_FEATURES = frozenset({Feature.CONNECTION_RETRY})
+OPTIONAL_FEATURES = frozenset({Feature.CONNECTION_RETRY, Feature.FLUSHED_ADDRESSES})
 """Features that a subject has only where it says so."""
 
 

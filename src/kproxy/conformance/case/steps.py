@@ -324,19 +324,20 @@ class AllowWrites:
 
 
 class Flushed(enum.Enum):
-    """Rules that another program removes from a node, of both families."""
+    """Rules or addresses that another program removes from a node, of both families."""
 
     IPTABLES = "all rules of iptables"
     TABLE_NAT = "all rules of iptables from table nat"
     NFTABLES = "all tables of nftables"
+    ADDRESSES = "all addresses of dummy interfaces"
 
 
 @dataclass(frozen=True, slots=True)
 class FlushRules:
-    """Another program removes rules and chains from a node. Nothing else may change in its round.
+    """Another program removes rules or addresses from a node. Nothing else may change in its round.
 
-    Of iptables: the barrier waits until what was served is served again, which the proxy must see to without an event.
-    Of nftables: it waits as after any change, and writes a Service of its own.
+    The barrier waits until what was served is served again, which the proxy must see to without an event; of nftables, as
+    after any change: it writes a Service of its own.
     """
 
     node: str

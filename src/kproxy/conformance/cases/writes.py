@@ -392,6 +392,30 @@ SERVED_WITH_THE_NEXT_CHANGE = case(
     profile=FLUSHED,
 )
 
+BOUND = ("rules.removed-by-another.addresses-restored",)
+
+BOUND_AGAIN = case(
+    "rules.served-again-after-addresses-were-removed",
+    "When another program has removed the addresses that a proxy binds for Services from a node, what was served there soon is "
+    "again, though no object changes.",
+    Apply(SHARED),
+    Probe(sender=pod("b2"), to=SHARED.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
+    FlushRules("b", Flushed.ADDRESSES),
+    Probe(
+        sender=pod("b2"), to=SHARED.cluster_ip, expect=delivered_to("a1", "b1"), spread=True, clauses=BOUND
+    ),
+    Probe(
+        sender=host("b"),
+        to=SHARED.cluster_ip,
+        expect=delivered_to("b1", "a1", source=MASQUERADED),
+        clauses=BOUND,
+    ),
+    clauses=POD_CLAUSES | HOST_CLAUSES | {"balancing.every-endpoint-chosen", *BOUND},
+    features={Feature.FLUSHED_ADDRESSES},
+    regressions={"R089"},
+    profile=FLUSHED,
+)
+
 CASES: tuple[Case, ...] = (
     CATCHES_UP,
     EMPTIED_AND_FILLED,
@@ -401,4 +425,5 @@ CASES: tuple[Case, ...] = (
     SERVED_AGAIN,
     SERVED_WITHOUT_NAT,
     SERVED_WITH_THE_NEXT_CHANGE,
+    BOUND_AGAIN,
 )

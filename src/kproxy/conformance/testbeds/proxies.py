@@ -23,6 +23,7 @@ from kproxy.conformance.testbed import HarnessError, SubjectFailed
 from kproxy.conformance.testbeds.cause import first_error
 from kproxy.conformance.testbeds.disk_watch import DiskWatch, read_tail
 from kproxy.lab.apiserver import ResourceKind, kubeconfig
+from kproxy.lab.faults.addresses import flush_dummies
 from kproxy.lab.faults.iptables_tables import BUILT_IN, flush_tables
 from kproxy.lab.faults.write_faults import WriteFault, delay_writes, hold_threads, inject_write_errors
 from kproxy.lab.kernels.current import time_here
@@ -253,7 +254,7 @@ class Proxies:
             raise SubjectFailed(self.explained(f"{shlex.join(argv)} ended with {cleaning.returncode}", node))
 
     async def flush_rules(self, node: str, what: Flushed) -> None:
-        """Remove rules from a node, as another program of it. Raises `LabError`."""
+        """Remove rules or addresses from a node, as another program of it. Raises `LabError`."""
         match what:
             case Flushed.IPTABLES:
                 await flush_tables(self._network[node], self._tools, BUILT_IN)
@@ -261,6 +262,8 @@ class Proxies:
                 await flush_tables(self._network[node], self._tools, ["nat"])
             case Flushed.NFTABLES:
                 await run_in(self._network[node], ["nft", "flush", "ruleset"])
+            case Flushed.ADDRESSES:
+                await flush_dummies(self._network[node])
 
     async def refuse_writes(self, node: str, family: Family | None = None, seconds: float = 0.0) -> None:
         """Make the kernel writes of a node's proxy fail with ENOBUFS, so late, of one family or both. Raises `LabError`."""

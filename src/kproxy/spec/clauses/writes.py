@@ -50,6 +50,16 @@ HISTORY = (
         of="life.max-sync",
     ),
     should(
+        "rules.removed-by-another.addresses-restored",
+        "When another program has removed the addresses that a proxy binds for Services from a node, all that was served there is "
+        "served again soon after the syncPeriod, though no object changes.",
+        OBSERVED,
+        links.SOURCE_IPVS,
+        links.SYNC_PERIOD,
+        "https://github.com/kubernetes/kubernetes/issues/135631",
+        of="life.max-sync",
+    ),
+    should(
         "rules.removed-by-another.ruleset-restored",
         "When another program has removed all tables of nftables from a node, all that was served there is served again soon after "
         "the next change of any Service.",
