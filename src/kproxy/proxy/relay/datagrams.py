@@ -8,15 +8,12 @@ again.  Called by `kproxy.proxy.relay.relay` in its thread only; blocks nowhere.
 
 from __future__ import annotations
 
-import logging
 import select
 import socket
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from kproxy.linux.conntrack import delete_flows_answered_by
-from kproxy.linux.host import HostError
 from kproxy.proxy.relay.choice import attempts
 from kproxy.proxy.relay.dialing import dial, source_for
 
@@ -26,14 +23,13 @@ if TYPE_CHECKING:
     from kproxy.proxy.relay.choice import EndpointTurns
     from kproxy.proxy.relay.streams import Loop
     from kproxy.proxy.relay.table import RelayEndpoint
+    from kproxy.proxy.relay.untracking import Untracker
 
 IDLE_SECONDS = 120.0
 """Seconds without a datagram after which a flow ends: as connection tracking's, for a flow of several datagrams."""
 
 MAX_FLOWS = 4096
 """Flows of one port; one more ends the one that was idle longest."""
-
-log = logging.getLogger(__name__)
 
 _LARGEST = 1 << 16
 _BATCH = 64
@@ -97,15 +93,15 @@ class DatagramPort:
         chooser: EndpointTurns,
         loop: Loop,
         shared: SharedFlows,
+        untracker: Untracker,
         *,
         keeps_source: bool = False,
     ) -> None:
         """Start to receive.  ``shared``: flows of the service port's other sockets, to be taken over."""
-        self._keeps_source, self._shared = keeps_source, shared
+        self._keeps_source, self._shared, self._untracker = keeps_source, shared, untracker
         self._listener, self._chooser, self._loop = listener, chooser, loop
         self.number: int = listener.getsockname()[1]
         self._flows: dict[_Client, Flow] = {}
-        self._refusal_logged = False
         loop.watch(listener, select.EPOLLIN, self._receive)
 
     @property
@@ -228,14 +224,10 @@ class DatagramPort:
 
     def _untrack(self, *clients: _Client) -> None:
         """Have the rules decide about the clients' next datagrams, which connection tracking leads here."""
-        address, number, *_ = self._listener.getsockname()
-        sockets = [(ip_address(client), port) for client, port, *_ in clients]
-        try:
-            delete_flows_answered_by((ip_address(address), number), sockets)
-        except HostError as error:
-            if not self._refusal_logged:  # else a line for each datagram
-                log.warning("relay: UDP clients of %s:%d are still led here: %s", address, number, error)
-            self._refusal_logged = True
+        if clients:
+            address, number, *_ = self._listener.getsockname()
+            sockets = [(ip_address(client), port) for client, port, *_ in clients]
+            self._untracker.untrack((ip_address(address), number), sockets)
 
     def _connect(self, client: _Client, flow: Flow) -> socket.socket:
         endpoint = flow.endpoint = self._chooser.choose(client[0], self._loop.now(), flow.tried)

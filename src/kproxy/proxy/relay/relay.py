@@ -28,6 +28,7 @@ from kproxy.proxy.relay.dialing import source_for
 from kproxy.proxy.relay.loop import EventLoop
 from kproxy.proxy.relay.streams import PipePool, Stream
 from kproxy.proxy.relay.table import RelayEndpoint, RelayKey, RelayPort, TurnsKey
+from kproxy.proxy.relay.untracking import Untracker
 from kproxy.proxy.relay.wire import Counted, FindSocket, FoundSocket
 
 _BACKLOG = 1024
@@ -107,6 +108,7 @@ class LocalRelay:
         self.loop = EventLoop()
         self.counts = Counted()
         self._pool = PipePool()
+        self._untracker = Untracker()
         self._turns: dict[TurnsKey, EndpointTurns] = {}
         self._served: dict[RelayKey, RelayPort] = {}
         self._shared: dict[str, SharedFlows] = {}
@@ -279,6 +281,7 @@ class LocalRelay:
         self._wake.send(b".")
         if self._thread is not None:
             self._thread.join()
+        self._untracker.close()
         with self._lock:
             for stream in list(self._streams):
                 stream.abort()
@@ -313,7 +316,7 @@ class LocalRelay:
         else:
             shared = self._shared.setdefault(port.service, SharedFlows())
             self._ports[key] = DatagramPort(
-                listener, chooser, self.loop, shared, keeps_source=port.keeps_source
+                listener, chooser, self.loop, shared, self._untracker, keeps_source=port.keeps_source
             )
         return None
 
