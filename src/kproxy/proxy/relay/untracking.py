@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 AGAIN_SECONDS = 1.0
 """Seconds until what was refused is tried again."""
 
-MOST_PENDING = 1 << 16
+MOST_PENDING = 1 << 12
 """Entries that are waited for; of more, none is remembered."""
 
 log = logging.getLogger(__name__)
