@@ -336,8 +336,8 @@ class Flushed(enum.Enum):
 class FlushRules:
     """Another program removes rules or addresses from a node. Nothing else may change in its round.
 
-    The barrier waits until what was served is served again, which the proxy must see to without an event; of nftables, as
-    after any change: it writes a Service of its own.
+    The barrier waits until what was served is served again, which the proxy must see to without an event; of nftables, for
+    some time, and then until a Service of its own is served.
     """
 
     node: str

@@ -278,8 +278,7 @@ class NetnsTestbed(PacketTestbed):
                 self._settling.expect(node)
             case RemoveRules(node=node, what=what):
                 await self.proxies.flush_rules(node, what)
-                if what is not Flushed.NFTABLES:
-                    self._settling.expect_restored()
+                self._settling.expect_restored(without_change=what is not Flushed.NFTABLES)
             case RemoveProxy(node=node):
                 self._settling.excuse(node)
                 if self.proxies.runs_on(node):

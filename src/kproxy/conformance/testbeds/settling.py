@@ -102,12 +102,12 @@ class Settling:
         self._caught_up = self._caught_up and not excused
         self._unwritable -= excused
 
-    def expect_restored(self) -> None:
-        """Wait until what was served is served again, by proxies that no change makes write.
+    def expect_restored(self, *, without_change: bool) -> None:
+        """Wait until what was served is served again, by proxies that no change makes write, or else one after some time.
 
         A sentinel does not show all of it: IPVS serves on without the rules that masquerade and reject.
         """
-        self._caught_up, self._restores = False, True
+        self._caught_up, self._restores = self._caught_up and not without_change, True
 
     def _places(self) -> list[Place]:
         places = itertools.product(self._topology.nodes, self.families)

@@ -62,7 +62,7 @@ HISTORY = (
     should(
         "rules.removed-by-another.ruleset-restored",
         "When another program has removed all tables of nftables from a node, all that was served there is served again soon after "
-        "the next change of any Service.",
+        "the syncPeriod and then the next change of any Service.",
         OBSERVED,
         links.SOURCE_NFTABLES,
         of="life.partial-fallback",

@@ -104,12 +104,22 @@ def test_what_another_program_removed_must_be_there_again_before_a_sentinel_make
     subject = Subject()
     settling = subject.settling()
     settle(settling)
-    settling.expect_restored()
+    settling.expect_restored(without_change=True)
     written, subject.working = list(subject.written), {"a"}
     settle(settling)
     assert subject.written == written, "the case's checks show what is missing"
     subject.working = {"a", "b"}
-    settling.expect_restored()
+    settling.expect_restored(without_change=True)
+    settle(settling)
+    assert len(subject.written) > len(written)
+
+
+def test_a_sentinel_follows_where_a_proxy_need_not_write_without_a_change() -> None:
+    subject = Subject()
+    settling = subject.settling()
+    settle(settling)
+    settling.expect_restored(without_change=False)
+    written = list(subject.written)
     settle(settling)
     assert len(subject.written) > len(written)
 
