@@ -237,6 +237,7 @@ UDP_DROPPED_WHERE_POLICY_LEAVES_NOTHING_FOR_IT = case(
     | {
         "external-ip.reaches-ready-endpoint",
         "masquerade.external-policy-cluster.rewritten",
+        "internal-policy.local.same-node",
         "internal-policy.local.drop-without-local-endpoint",
         "change.policy.followed",
         STAYS,
