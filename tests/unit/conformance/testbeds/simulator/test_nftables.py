@@ -36,4 +36,4 @@ def expected(case: Case) -> Result:
 
 def test_most_of_the_catalogue_runs_in_memory(results: dict[str, CaseResult]) -> None:
     passed = sum(entry.result is Result.PASSED for entry in results.values())
-    assert passed >= 200
+    assert passed >= 213, "no fewer than could be shown before"
