@@ -27,7 +27,7 @@ from kproxy.proxy.relay.datagrams import DatagramPort, SharedFlows, end_unserved
 from kproxy.proxy.relay.dialing import source_for
 from kproxy.proxy.relay.loop import EventLoop
 from kproxy.proxy.relay.streams import PipePool, Stream
-from kproxy.proxy.relay.table import RelayEndpoint, RelayKey, RelayPort, TurnsKey
+from kproxy.proxy.relay.table import RelayEndpoint, RelayFrontend, RelayKey, RelayPort, TurnsKey
 from kproxy.proxy.relay.untracking import Untracker
 from kproxy.proxy.relay.wire import Counted, FindSocket, FoundSocket
 
@@ -323,20 +323,21 @@ class LocalRelay:
     def _doubt_flows(self, before: Iterable[RelayPort], now: Iterable[RelayPort]) -> None:
         """Doubt the flows of sockets that have lost frontends to nowhere; ``before``: the ports as they were.
 
-        A flow of a socket that has lost one to another socket may have come by that.
+        A flow of a socket that has lost one to another socket may have come by that, also where clients with a shortcut still come by it.
         """
         before = [port for port in before if port.frontends]
         if not before:  # then no look at every port is needed
             return
         led: dict[str, set[tuple[str, int]]] = {port.service: set() for port in before}
-        kept: dict[RelayKey, frozenset[tuple[str, int]]] = {}
+        kept: dict[RelayKey, frozenset[RelayFrontend]] = {}
         for port in now:
             if port.service in led:
                 led[port.service] |= port.places
-                kept[port.key] = port.places
+                kept[port.key] = port.frontends
         for port in before:
-            opened, lost = self._ports.get(port.key), port.places - kept.get(port.key, frozenset())
-            if isinstance(opened, DatagramPort) and lost and lost.isdisjoint(led[port.service]):
+            opened, lost = self._ports.get(port.key), port.frontends - kept.get(port.key, frozenset())
+            places = {frontend.place for frontend in lost}
+            if isinstance(opened, DatagramPort) and lost and places.isdisjoint(led[port.service]):
                 opened.doubt_flows()
 
     def _change(self, key: RelayKey, port: RelayPort) -> None:

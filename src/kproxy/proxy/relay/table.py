@@ -38,6 +38,11 @@ class RelayFrontend(msgspec.Struct, frozen=True, gc=False, array_like=True):
     port: int
     shortcut: bool = False
 
+    @property
+    def place(self) -> tuple[str, int]:
+        """Its address and number, whoever sends there."""
+        return self.address, self.port
+
 
 class RelayPort(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One listening socket, and the endpoints that its connections and datagrams are spread over.
@@ -67,7 +72,7 @@ class RelayPort(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def places(self) -> frozenset[tuple[str, int]]:
         """The addresses and numbers of its frontends, whoever sends there."""
-        return frozenset((frontend.address, frontend.port) for frontend in self.frontends)
+        return frozenset(frontend.place for frontend in self.frontends)
 
     @property
     def turns(self) -> TurnsKey:

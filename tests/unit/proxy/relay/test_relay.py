@@ -419,6 +419,26 @@ def test_a_flow_ends_with_its_frontend_but_goes_on_when_its_client_sends(
         assert exchange(local) == last
 
 
+def test_a_flow_stays_where_its_frontend_moves_as_another_goes(relay: LocalRelay, servers: Servers) -> None:
+    """External IPs go as the policy becomes Local, and clients with a shortcut still come by the node port."""
+    first, second = servers.udp(b"1"), servers.udp(b"2")
+    node, external = RelayFrontend("", 30053), RelayFrontend("10.96.9.9", 53)
+    both = _udp_port(first, scope=PoolScope.CLUSTER, serving=(first, second))
+    both = msgspec.structs.replace(both, frontends=frozenset({node, external}))
+    left = msgspec.structs.replace(both, frontends=frozenset({RelayFrontend("", 30053, shortcut=True)}))
+    local = _udp_port(second, scope=PoolScope.LOCAL, serving=(first, second))
+    local = msgspec.structs.replace(local, frontends=frozenset({node}))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.bind(("127.0.0.1", 0))
+        client.settimeout(8)
+        answers = []
+        for port, table in ((both, (both,)), (local, (local, left))):
+            relay.update(table)
+            client.sendto(b"x", (port.address, port.port))
+            answers.append(client.recv(100))
+    assert answers == [b"1x", b"1x"]
+
+
 def test_a_flow_outlasts_that_its_frontend_leads_nowhere(relay: LocalRelay, servers: Servers) -> None:
     """A policy is Local before the node's endpoint is known, and the client sends nothing meanwhile (``conntrack.udp.stays-on-policy-change``)."""
     first, second = servers.udp(b"1"), servers.udp(b"2")
