@@ -124,7 +124,7 @@ def listed(flows: Iterable[conntrack.UdpFlow]) -> set[Flow]:
 
 
 def test_connection_tracking() -> None:
-    """Entries that we list are those that pyroute2 lists; those that we delete are gone to it, and no others."""
+    """Entries that we list and find are those that pyroute2 lists; those that we delete are gone to it, and no others."""
     server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     server.bind(("127.0.0.1", 0))
     port = server.getsockname()[1]
@@ -140,10 +140,14 @@ def test_connection_tracking() -> None:
     assert conntrack.delete_flows(flow for flow in flows if flow.destination[1] == 5301) == 1
     assert tracked() == {flow for flow in meant if flow[0][1] != 5301}
     second, third = ((ip_address("127.0.0.1"), client.getsockname()[1]) for client in clients[1:])
-    nobody = (ip_address("127.0.0.9"), 9)
-    conntrack.delete_flows_answered_by((ip_address("127.0.0.1"), port), [nobody, second])
+    nobody, answering = (ip_address("127.0.0.9"), 9), (ip_address("127.0.0.1"), port)
+    assert conntrack.find_destinations(answering, [nobody, second, third]) == {
+        second: (ip_address("127.0.0.1"), 5302),
+        third: answering,
+    }
+    conntrack.delete_flows_answered_by(answering, [nobody, second])
     assert tracked() == {flow for flow in meant if flow[0][1] == port}
-    conntrack.delete_flows_answered_by((ip_address("127.0.0.1"), port), [third])
+    conntrack.delete_flows_answered_by(answering, [third])
     assert tracked() == set()
     for one in (*clients, server):
         one.close()

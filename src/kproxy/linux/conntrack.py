@@ -138,12 +138,31 @@ def _delete(requests: list[tuple[int, NetlinkFlag, bytes]]) -> int:
 def delete_flows_answered_by(answering: Socket, clients: Iterable[Socket]) -> None:
     """Delete the UDP entries whose replies go from a socket of this node to these clients; one that is not there is none."""
     family = family_of(answering[0])
-    header = netfilter_header(_ADDRESS_FAMILY[family])
-    requests = [
-        (_DELETE, NetlinkFlag(0), header + nested(_TUPLE_REPLY, _udp_tuple(family, answering, client)))
-        for client in clients
-    ]
-    _delete(requests)
+    _delete([(_DELETE, NetlinkFlag(0), _answered(family, answering, client)) for client in clients])
+
+
+def find_destinations(answering: Socket, clients: Iterable[Socket]) -> dict[Socket, Socket]:
+    """Where each of these clients sends the datagrams that a socket of this node answers; those without an entry are left out."""
+    family = family_of(answering[0])
+    found: dict[Socket, Socket] = {}
+    with Netlink(NETLINK_NETFILTER) as netlink:
+        for client in clients:
+            try:
+                payload = netlink.get(_GET, _answered(family, answering, client))
+            except NetlinkError as error:
+                if error.number != errno.ENOENT:
+                    raise
+                continue
+            flow = _parse_flow(payload, family, lambda _: True)
+            if flow is not None:
+                found[client] = flow.destination
+    return found
+
+
+def _answered(family: Family, answering: Socket, client: Socket) -> bytes:
+    """Body of a request for the UDP entry whose replies go from a socket to a client."""
+    tuple_ = nested(_TUPLE_REPLY, _udp_tuple(family, answering, client))
+    return netfilter_header(_ADDRESS_FAMILY[family]) + tuple_
 
 
 def _udp_tuple(family: Family, source: Socket, destination: Socket) -> bytes:

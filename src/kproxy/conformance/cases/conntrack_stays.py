@@ -86,11 +86,12 @@ UDP_STAYS_WHERE_POLICY_LEAVES_NOTHING = case(
     "Where a policy becomes Local and the node has no endpoint, new datagrams get no answer, and a flow that is there goes on.",
     Apply(
         inside := service("inside", "b1", ports=UDP_PORT),
-        outside := service("outside", "b1", type=Type.NODE_PORT, ports=UDP_PORT),
+        outside := service("outside", "b1", type=Type.NODE_PORT, ports=UDP_PORT, external_ips=1),
     ),
     Open(flow="inside", sender=pod("a2"), to=inside.cluster_ip, expect=delivered_to("b1")),
     Open(flow="outside", sender=client("a"), to=outside.node_port("a"), expect=FROM_B1),
     Open(flow="silent meanwhile", sender=pod("a2"), to=inside.cluster_ip, expect=delivered_to("b1")),
+    Open(flow="silent as an external IP goes", sender=client("a"), to=outside.node_port("a"), expect=FROM_B1),
     Apply(
         service("inside", "b1", ports=UDP_PORT, internal_policy=LOCAL),
         service("outside", "b1", type=Type.NODE_PORT, ports=UDP_PORT, external_policy=LOCAL),
@@ -108,6 +109,7 @@ UDP_STAYS_WHERE_POLICY_LEAVES_NOTHING = case(
     Send(flow="inside", expect=SAME_ENDPOINT, clauses=(STAYS,)),
     Send(flow="outside", expect=SAME_ENDPOINT, clauses=(STAYS,)),
     Send(flow="silent meanwhile", expect=SAME_ENDPOINT, clauses=(STAYS,)),
+    Send(flow="silent as an external IP goes", expect=SAME_ENDPOINT, clauses=(STAYS,)),
     clauses=POD_CLAUSES
     | DATAGRAMS
     | {
@@ -121,7 +123,12 @@ UDP_STAYS_WHERE_POLICY_LEAVES_NOTHING = case(
         "change.policy.followed",
         STAYS,
     },
-    features={Feature.NODE_PORT, Feature.INTERNAL_TRAFFIC_POLICY, Feature.EXTERNAL_TRAFFIC_POLICY},
+    features={
+        Feature.NODE_PORT,
+        Feature.EXTERNAL_IPS,
+        Feature.INTERNAL_TRAFFIC_POLICY,
+        Feature.EXTERNAL_TRAFFIC_POLICY,
+    },
 )
 
 SERVES_ON = "conntrack.udp.stays-with-serving-terminating-endpoint"

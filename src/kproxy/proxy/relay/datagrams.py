@@ -3,26 +3,30 @@
 A flow keeps its endpoint while that one serves and the client sends (``conntrack.udp.stays-on-policy-change``); after `IDLE_SECONDS` without a
 datagram it is forgotten.  An endpoint that refuses (ICMP port unreachable) before it has answered is replaced, and the datagram
 is sent again to the next one.  A socket without endpoints is kept for the flows that it has; a client without one is left to the rules
-again.  Called by `kproxy.proxy.relay.relay` in its thread only; blocks nowhere.
+again.  Called by `kproxy.proxy.relay.relay` in its thread only, but for `DatagramPort.came_by`; else blocks nowhere.
 """
 
 from __future__ import annotations
 
+import logging
 import select
 import socket
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from kproxy.linux.conntrack import find_destinations
+from kproxy.linux.host import HostError
 from kproxy.proxy.relay.choice import attempts
 from kproxy.proxy.relay.dialing import dial, source_for
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
 
+    from kproxy.linux.conntrack import Socket
     from kproxy.proxy.relay.choice import EndpointTurns
     from kproxy.proxy.relay.streams import Loop
-    from kproxy.proxy.relay.table import RelayEndpoint
+    from kproxy.proxy.relay.table import RelayEndpoint, RelayFrontend
     from kproxy.proxy.relay.untracking import Untracker
 
 IDLE_SECONDS = 120.0
@@ -35,6 +39,8 @@ _LARGEST = 1 << 16
 _BATCH = 64
 
 _Client = tuple[str, int]
+
+log = logging.getLogger(__name__)
 
 
 class Flow:
@@ -100,9 +106,14 @@ class DatagramPort:
         """Start to receive.  ``shared``: flows of the service port's other sockets, to be taken over."""
         self._keeps_source, self._shared, self._untracker = keeps_source, shared, untracker
         self._listener, self._chooser, self._loop = listener, chooser, loop
-        self.number: int = listener.getsockname()[1]
+        self._place = _socket(listener.getsockname())
         self._flows: dict[_Client, Flow] = {}
         loop.watch(listener, select.EPOLLIN, self._receive)
+
+    @property
+    def number(self) -> int:
+        """Number of the listening socket."""
+        return self._place[1]
 
     @property
     def flows(self) -> int:
@@ -130,13 +141,35 @@ class DatagramPort:
         """Let other sockets of the service port take over the flows, as a frontend that led here leads to another."""
         self._shared.offered.update(dict.fromkeys(self._flows, self))
 
-    def doubt_flows(self) -> None:
-        """Let no other socket take over a flow before its client has sent again, as a frontend that led here is gone.
+    @property
+    def clients(self) -> list[_Client]:
+        """Clients that have a flow."""
+        return list(self._flows)
+
+    def came_by(self, lost: Iterable[RelayFrontend], clients: Iterable[_Client]) -> list[_Client]:
+        """Those of the clients that came by these frontends, or may have.  Queries connection tracking, so it blocks."""
+        sockets = {_socket(client): client for client in clients}
+        try:
+            by = find_destinations(self._place, sockets)
+        except HostError as error:
+            log.debug("relay: frontends of flows to %s:%d are not known: %s", *self._place, error)
+            by = {}
+        unknown, places = self._place, {frontend.place for frontend in lost}
+        return [
+            client
+            for socket_, client in sockets.items()
+            if (came := by.get(socket_, unknown)) == unknown
+            or not places.isdisjoint(((str(came[0]), came[1]), ("", came[1])))
+        ]
+
+    def doubt_flows(self, clients: Iterable[_Client]) -> None:
+        """Let no other socket take over these flows before their clients have sent again, as the frontend that led here is gone.
 
         What then comes from a client is another flow (``conntrack.udp.not-to-endpoint-of-deleted-service``), by another policy maybe.
         """
-        for flow in self._flows.values():
-            flow.doubted = True
+        for client in clients:
+            if (flow := self._flows.get(client)) is not None:
+                flow.doubted = True
 
     def give(self, client: _Client) -> Flow | None:
         """Give up an offered flow; what its endpoint sends is its new owner's."""
@@ -225,9 +258,7 @@ class DatagramPort:
     def _untrack(self, *clients: _Client) -> None:
         """Have the rules decide about the clients' next datagrams, which connection tracking leads here."""
         if clients:
-            address, number, *_ = self._listener.getsockname()
-            sockets = [(ip_address(client), port) for client, port, *_ in clients]
-            self._untracker.untrack((ip_address(address), number), sockets)
+            self._untracker.untrack(self._place, map(_socket, clients))
 
     def _connect(self, client: _Client, flow: Flow) -> socket.socket:
         endpoint = flow.endpoint = self._chooser.choose(client[0], self._loop.now(), flow.tried)
@@ -278,3 +309,8 @@ class DatagramPort:
             self._loop.unwatch(flow.socket)
             flow.socket.close()
             flow.socket = None
+
+
+def _socket(name: tuple[Any, ...]) -> Socket:
+    """The address and port of what the socket module returns, which has more of IPv6."""
+    return ip_address(name[0]), name[1]

@@ -27,7 +27,7 @@ from kproxy.proxy.relay.datagrams import DatagramPort, SharedFlows, end_unserved
 from kproxy.proxy.relay.dialing import source_for
 from kproxy.proxy.relay.loop import EventLoop
 from kproxy.proxy.relay.streams import PipePool, Stream
-from kproxy.proxy.relay.table import RelayEndpoint, RelayFrontend, RelayKey, RelayPort, TurnsKey
+from kproxy.proxy.relay.table import RelayEndpoint, RelayKey, RelayPort, TurnsKey, lost_frontends
 from kproxy.proxy.relay.untracking import Untracker
 from kproxy.proxy.relay.wire import Counted, FindSocket, FoundSocket
 
@@ -198,7 +198,7 @@ class LocalRelay:
             closed = [self._served[key] for key in keys if key in self._served]
             if others is None:
                 others = [port for key, port in self._served.items() if key not in set(keys)]
-            self._doubt_flows(closed, others)
+        self._doubt_flows(closed, others)
         for released in self.release(keys).values():
             released.close()
 
@@ -234,10 +234,14 @@ class LocalRelay:
         """
         numbers: dict[RelayKey, int] = {}
         failed: dict[RelayKey, str] = {}
+        ports = tuple(ports)
         with self._lock:
-            ports = tuple(ports)
-            changed = [port for port in ports if self._served.get(port.key, port) != port]
-            before = [self._served[port.key] for port in changed]
+            before = [
+                known for port in ports if (known := self._served.get(port.key)) is not None and known != port
+            ]
+            now = {**self._served, **{port.key: port for port in ports}}
+        self._doubt_flows(before, now.values())
+        with self._lock:
             for port in ports:
                 number = port.port or wanted.get(port.key, 0)
                 reason = self._apply(port.key, port, number, sockets.get(port.key))
@@ -245,7 +249,6 @@ class LocalRelay:
                     numbers[port.key] = self._ports[port.key].number
                 else:
                     failed[port.key] = reason
-            self._doubt_flows(before, self._served.values())
             for key in failed.keys() - self.failed.keys():
                 (service, protocol, _), address, number, _ = key
                 log.warning(
@@ -321,24 +324,18 @@ class LocalRelay:
         return None
 
     def _doubt_flows(self, before: Iterable[RelayPort], now: Iterable[RelayPort]) -> None:
-        """Doubt the flows of sockets that have lost frontends to nowhere; ``before``: the ports as they were.
+        """Doubt the flows that came by frontends which lead nowhere any more; ``before``: the ports as they were.
 
-        A flow of a socket that has lost one to another socket may have come by that, also where clients with a shortcut still come by it.
+        The lock is not held while connection tracking is queried, so clients are served meanwhile.
         """
-        before = [port for port in before if port.frontends]
-        if not before:  # then no look at every port is needed
-            return
-        led: dict[str, set[tuple[str, int]]] = {port.service: set() for port in before}
-        kept: dict[RelayKey, frozenset[RelayFrontend]] = {}
-        for port in now:
-            if port.service in led:
-                led[port.service] |= port.places
-                kept[port.key] = port.frontends
-        for port in before:
-            opened, lost = self._ports.get(port.key), port.frontends - kept.get(port.key, frozenset())
-            places = {frontend.place for frontend in lost}
-            if isinstance(opened, DatagramPort) and lost and places.isdisjoint(led[port.service]):
-                opened.doubt_flows()
+        for key, lost in lost_frontends(before, now).items():
+            with self._lock:
+                opened = self._ports.get(key)
+                clients = opened.clients if isinstance(opened, DatagramPort) else []
+            if isinstance(opened, DatagramPort) and clients:
+                came = opened.came_by(lost, clients)
+                with self._lock:
+                    opened.doubt_flows(came)
 
     def _change(self, key: RelayKey, port: RelayPort) -> None:
         """Serve an open port as this one."""

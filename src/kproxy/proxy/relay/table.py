@@ -14,7 +14,7 @@ from kproxy.model.network import Family, Protocol
 from kproxy.proxy.plan import Exposure, PoolScope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from kproxy.proxy.plan import Plan, ServicePlan
 
@@ -78,6 +78,27 @@ class RelayPort(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def turns(self) -> TurnsKey:
         """Ports of the same service port and pool share the turn of endpoints, and clients' affinity."""
         return self.service, self.protocol, self.scope
+
+
+def lost_frontends(
+    before: Iterable[RelayPort], now: Iterable[RelayPort]
+) -> dict[RelayKey, frozenset[RelayFrontend]]:
+    """Frontends that led to each of these ports and lead nowhere now, whatever else leads to it; ``before``: as the ports were.
+
+    One that leads to another socket of its service port is not lost, also where clients with a shortcut still come by it.
+    """
+    before = [port for port in before if port.frontends]
+    if not before:  # then no look at every port is needed
+        return {}
+    led: dict[str, set[tuple[str, int]]] = {port.service: set() for port in before}
+    for port in now:
+        if port.service in led:
+            led[port.service] |= port.places
+    lost = {
+        port.key: frozenset(one for one in port.frontends if one.place not in led[port.service])
+        for port in before
+    }
+    return {key: frontends for key, frontends in lost.items() if frontends}
 
 
 def loopback_node_ports(plan: Plan) -> tuple[RelayPort, ...]:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from ipaddress import ip_address
 
 import msgspec
 import pytest
@@ -18,7 +19,7 @@ from kproxy.linux.conntrack import Socket
 from kproxy.linux.host import HostError, Reason
 from kproxy.model.network import Protocol
 from kproxy.proxy.plan import PoolScope
-from kproxy.proxy.relay import untracking
+from kproxy.proxy.relay import datagrams, untracking
 from kproxy.proxy.relay.relay import LocalRelay
 from kproxy.proxy.relay.table import RelayEndpoint, RelayFrontend, RelayPort
 from kproxy.proxy.relay.wire import FindSocket
@@ -379,28 +380,33 @@ def test_a_client_of_two_pools_has_a_flow_in_each(relay: LocalRelay, servers: Se
     assert _moved_flow(relay, servers, frozenset()) == [b"1x", b"2x", b"2x"]
 
 
+CLUSTER_IP, NODE_PORT, EXTERNAL_IP = (
+    RelayFrontend("10.96.0.1", 53),
+    RelayFrontend("", 30053),
+    RelayFrontend("10.96.9.9", 53),
+)
+
+
 @pytest.mark.parametrize(
     ("one_after_the_other", "sends_meanwhile", "last"),
-    [(True, False, b"2x"), (True, True, b"1x"), (False, False, b"1x")],
+    [(True, False, b"2x"), (True, True, b"1x"), (False, False, b"2x")],
 )
 def test_a_flow_ends_with_its_frontend_but_goes_on_when_its_client_sends(
     relay: LocalRelay, servers: Servers, last: bytes, *, one_after_the_other: bool, sends_meanwhile: bool
 ) -> None:
     """Universe 51020: a node port was gone, and back by another policy; what came then had the source of the flow of before.
 
-    In universe 52003 it went as the cluster IP's policy changed: a flow by that stays (``conntrack.udp.stays-on-policy-change``).
-    Only its next datagram shows which frontend a flow comes by: one that there still is.
+    Connection tracking has no entry here, so only the next datagram shows which frontend a flow comes by: one that there still is.
     """
     first, second = servers.udp(b"1"), servers.udp(b"2")
-    address, node = RelayFrontend("10.96.0.1", 53), RelayFrontend("", 30053)
     cluster = _udp_port(first, scope=PoolScope.CLUSTER, serving=(first, second))
     with_both, with_one = (
         msgspec.structs.replace(cluster, frontends=frozenset(frontends))
-        for frontends in ((address, node), (address,))
+        for frontends in ((CLUSTER_IP, NODE_PORT), (CLUSTER_IP,))
     )
     local = _udp_port(second, scope=PoolScope.LOCAL, serving=(first, second))
-    back = {node} if one_after_the_other else set()
-    local = msgspec.structs.replace(local, frontends=frozenset({address, *back}))
+    back = {NODE_PORT} if one_after_the_other else set()
+    local = msgspec.structs.replace(local, frontends=frozenset({CLUSTER_IP, *back}))
     moved = msgspec.structs.replace(cluster, frontends=frozenset())
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.bind(("127.0.0.1", 0))
@@ -419,15 +425,36 @@ def test_a_flow_ends_with_its_frontend_but_goes_on_when_its_client_sends(
         assert exchange(local) == last
 
 
-def test_a_flow_stays_where_its_frontend_moves_as_another_goes(relay: LocalRelay, servers: Servers) -> None:
-    """External IPs go as the policy becomes Local, and clients with a shortcut still come by the node port."""
+@pytest.mark.parametrize("moves_at_once", [True, False])
+@pytest.mark.parametrize(
+    ("came_by", "last"),
+    [(("172.18.0.2", 30053), b"1x"), (("10.96.9.9", 53), b"2x"), (None, b"2x")],
+    ids=["node port", "external IP", "unknown"],
+)
+def test_a_flow_stays_where_its_own_frontend_moves_as_another_goes(
+    relay: LocalRelay,
+    servers: Servers,
+    monkeypatch: pytest.MonkeyPatch,
+    came_by: tuple[str, int] | None,
+    last: bytes,
+    *,
+    moves_at_once: bool,
+) -> None:
+    """Universes 52003 and 55014: external IPs go as the policy becomes Local, or just before, and clients with a shortcut still come by the node port."""
+
+    def found(_: Socket, clients: Iterable[Socket]) -> dict[Socket, Socket]:
+        return {} if came_by is None else dict.fromkeys(clients, (ip_address(came_by[0]), came_by[1]))
+
+    monkeypatch.setattr(datagrams, "find_destinations", found)
     first, second = servers.udp(b"1"), servers.udp(b"2")
-    node, external = RelayFrontend("", 30053), RelayFrontend("10.96.9.9", 53)
-    both = _udp_port(first, scope=PoolScope.CLUSTER, serving=(first, second))
-    both = msgspec.structs.replace(both, frontends=frozenset({node, external}))
-    left = msgspec.structs.replace(both, frontends=frozenset({RelayFrontend("", 30053, shortcut=True)}))
+    shortcut = RelayFrontend(NODE_PORT.address, NODE_PORT.port, shortcut=True)
+    cluster = _udp_port(first, scope=PoolScope.CLUSTER, serving=(first, second))
+    both, one, left = (
+        msgspec.structs.replace(cluster, frontends=frozenset(frontends))
+        for frontends in ((NODE_PORT, EXTERNAL_IP), (NODE_PORT,), (shortcut,))
+    )
     local = _udp_port(second, scope=PoolScope.LOCAL, serving=(first, second))
-    local = msgspec.structs.replace(local, frontends=frozenset({node}))
+    local = msgspec.structs.replace(local, frontends=frozenset({NODE_PORT}))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.bind(("127.0.0.1", 0))
         client.settimeout(8)
@@ -436,7 +463,9 @@ def test_a_flow_stays_where_its_frontend_moves_as_another_goes(relay: LocalRelay
             relay.update(table)
             client.sendto(b"x", (port.address, port.port))
             answers.append(client.recv(100))
-    assert answers == [b"1x", b"1x"]
+            if not moves_at_once:
+                relay.update((one,))
+    assert answers == [b"1x", last]
 
 
 def test_a_flow_outlasts_that_its_frontend_leads_nowhere(relay: LocalRelay, servers: Servers) -> None:
