@@ -154,6 +154,22 @@ def test_a_client_from_before_the_endpoints_is_served(world: World) -> None:
         assert world.receiver(client) == 1
 
 
+def test_a_client_that_came_while_rules_were_missing_is_served_once_they_are_back(world: World) -> None:
+    """Universe 56016: another program's rules stood in their place, and the datagrams of a flow passed by, also afterwards."""
+    world.apply(world.dns(1))
+    world.remove(world.dns(1))
+    host.run_tool(("iptables" if world.family is Family.IPV4 else "ip6tables", "-t", "nat", "-F", "OUTPUT"))
+    with closing(world.client(world.vip, PORT)) as client:
+        assert world.receiver(client) is None
+        world.kernel.forget()
+        world.apply(world.dns(1))
+        assert world.remove(world.dns(1)) == 0, "the plan is the same"
+        assert world.receiver(client) is None, "positive control: the entry holds the client"
+        world.stale.forget()
+        assert world.remove(world.dns(1)) == 1
+        assert world.receiver(client) == 1
+
+
 def test_a_client_of_a_deleted_service_no_longer_reaches_its_endpoint(
     world: World, client: socket.socket
 ) -> None:

@@ -143,7 +143,7 @@ def is_stale(flow: UdpFlow, before: UdpFrontends, now: UdpFrontends) -> bool:
 
 
 class ConntrackCleaner:
-    """Removes one family's stale entries at the first plan, and whenever UDP frontends or endpoints change."""
+    """Removes one family's stale entries at the first plan, whenever UDP frontends or endpoints change, and once rules are restored."""
 
     def __init__(self, family: Family, node_addresses: Callable[[], Iterable[Address]]) -> None:
         """Start without a previous plan: the first `remove` checks all entries (``restart.stale-udp-entries.reconciled``).
@@ -156,6 +156,11 @@ class ConntrackCleaner:
         self._family, self._node_addresses = family, node_addresses
         self._handled: tuple[NodePorts, tuple[ServicePlan, ...], tuple[Network, ...]] | None = None
         self._frontends = UdpFrontends()
+        self._unsure = False
+
+    def forget(self) -> None:
+        """Look at all entries at the next `remove`: flows that came while the rules were another program's passed by them untranslated."""
+        self._unsure = True
 
     def remove(self, plan: Plan) -> int:
         """Remove entries that contradict the plan, which must be applied already; returns their number.
@@ -164,13 +169,13 @@ class ConntrackCleaner:
         """
         services = tuple(s for s in plan.services if s.protocol is Protocol.UDP)
         handled = plan.node_ports, services, plan.service_cidrs
-        if handled == self._handled:
+        if handled == self._handled and not self._unsure:
             return 0
         known = self._handled is not None and self._handled[2] == plan.service_cidrs
         before = self._frontends if known else replace(self._frontends, ranges=plan.service_cidrs)
         now = udp_frontends(plan, self._local_addresses(services))
         removed = self._remove(before, now) if before or now else 0
-        self._handled, self._frontends = handled, now
+        self._handled, self._frontends, self._unsure = handled, now, False
         return removed
 
     def _remove(self, before: UdpFrontends, now: UdpFrontends) -> int:

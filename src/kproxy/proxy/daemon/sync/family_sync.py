@@ -35,6 +35,9 @@ class Cleaner(Protocol):
     def remove(self, plan: Plan) -> int:
         """Remove connections that contradict the applied plan; returns their number.  Raises `HostError`."""
 
+    def forget(self) -> None:
+        """Take no connection for one that the last plan allowed: rules may have been missing since."""
+
 
 class Observer(Protocol):
     """Observer of one family's syncs; called in the sync's thread, so it must be quick and must not raise."""
@@ -183,6 +186,7 @@ class FamilySync:
     def _forget(self) -> None:
         self._applied = None
         self.dataplane.forget()
+        self.cleaner.forget()
 
     def _sync(self) -> None:
         started = self.clock()
