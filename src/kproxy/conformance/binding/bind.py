@@ -162,7 +162,9 @@ class Instance:
     def external_ip(self, service: CaseService, index: int) -> Address:
         """One of the Service's externalIPs."""
         if index < len(service.external_ips_of):
-            return self.address_on(service.external_ips_of[index])
+            second = service.external_ips_second
+            own = self.topology.second_address if second else self.topology.node_address
+            return own[service.external_ips_of[index]][self.family]
         return self._external(self.topology.external_ip_range[self.family], service, index)
 
     def vip(self, service: CaseService, index: int) -> Address:

@@ -110,6 +110,8 @@ class CaseService:
     external_ips: int = 0
     external_ips_of: tuple[str, ...] = ()
     """Nodes whose own addresses are the first of its externalIPs."""
+    external_ips_second: bool = False
+    """These are the addresses of the nodes' second interfaces."""
     literal_external_ips: tuple[str, ...] = ()
     """More externalIPs, as literal text (for bad ones)."""
     vips: tuple[Vip, ...] = ()

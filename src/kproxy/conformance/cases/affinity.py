@@ -386,6 +386,21 @@ TIME_IS_CHANGED = case(
     regressions={"R093"},
 )
 
+CHANGED_AND_CONNECTIONS_OVER = case(
+    "affinity.time-is-changed-and-connections-are-over",
+    "A shorter time binds clients also where one is bound as long as its last connection is remembered, two minutes.",
+    Apply(TIMED.replace(affinity_seconds=HOURS)),
+    Probe(sender=pod("a3"), to=TIMED.cluster_ip, expect=OF_TIMED),
+    Apply(TIMED.replace(affinity_seconds=2)),
+    *all_clients(rebalances="all"),
+    Wait(135),
+    *all_clients(rebalances="all", clauses=(SHORTER,)),
+    clauses=TIMED_CLAUSES | {SHORTER},
+    features=AFFINITY,
+    regressions={"R093"},
+    slow=True,
+)
+
 MANY_CLIENTS = case(
     "affinity.many-clients",
     "Though more clients connect than a proxy need remember, each gets an endpoint, and again.",
@@ -420,5 +435,6 @@ CASES: tuple[Case, ...] = (
     TIME_STARTS_AGAIN,
     TIME_RUNS_OUT,
     TIME_IS_CHANGED,
+    CHANGED_AND_CONNECTIONS_OVER,
     MANY_CLIENTS,
 )

@@ -17,6 +17,7 @@ from kproxy.conformance.case import (
     case,
     client,
     delivered_to,
+    delivered_to_many,
     pod,
     pods,
     service,
@@ -87,4 +88,20 @@ DATAGRAMS = case(
     features={Feature.NODE_PORT},
 )
 
-CASES: tuple[Case, ...] = (CONNECTIONS, DATAGRAMS)
+ALIKE = service("alike", backends=(*pods("a1", "a2"), Backend(on="a1", many=2)))
+"""In IPv6 the first two of ``a1``'s further addresses have the digits of the pods' own: fd00:244:0:11::1 and fd00:244:0:1::11."""
+
+ADDRESSES_THAT_LOOK_ALIKE = case(
+    "balancing.addresses-that-look-alike",
+    "Of endpoints whose addresses have the same digits, with colons at other places, each is chosen, and as often.",
+    Apply(ALIKE),
+    Probe(
+        sender=pod("b2"),
+        to=ALIKE.cluster_ip,
+        expect=delivered_to("a1", "a2") | delivered_to_many("a1", 1) | delivered_to_many("a1", 1, first=1),
+        even=True,
+    ),
+    clauses=POD_CLAUSES | {EVEN},
+)
+
+CASES: tuple[Case, ...] = (CONNECTIONS, DATAGRAMS, ADDRESSES_THAT_LOOK_ALIKE)

@@ -31,7 +31,7 @@ from kproxy.conformance.case import (
 )
 from kproxy.conformance.cases import change
 from kproxy.conformance.cases.common import FROM_BOTH, POD_CLAUSES, SPREAD
-from kproxy.conformance.cases.profiles import FORWARD_DROP, PRIMARY_WITHOUT_EXTERNAL_IPS
+from kproxy.conformance.cases.profiles import FORWARD_DROP, NODE_PORT_CIDR, PRIMARY_WITHOUT_EXTERNAL_IPS
 from kproxy.model.network import Protocol
 
 WEB = service("web", "a1", "b1", external_ips=1)
@@ -227,6 +227,33 @@ EXTERNAL_IP_OF_A_NODE = case(
     profile=FORWARD_DROP,
 )
 
+OWN = WEB.replace(name="own", type=Type.NODE_PORT, external_ips_of=("b",), external_ips_second=True)
+
+EXTERNAL_IP_OF_THE_NODE_ITSELF = case(
+    "external-ip.address-of-the-node-itself",
+    "An external IP that is an address of the node that serves it takes its port there; at other ports the node's own programs answer.",
+    Apply(OWN),
+    *(
+        Probe(sender=one, to=OWN.external_ip(), expect=FROM_BOTH, spread=True)
+        for one in (pod("b2"), host("b"))
+    ),
+    *(
+        Probe(sender=one, to=OWN.node_port("b", second=True), expect=UNTOUCHED)
+        for one in (pod("b2"), host("b"))
+    ),
+    Probe(sender=client("b"), to=OWN.node_port("b"), expect=FROM_BOTH),
+    clauses=SERVED
+    | SPREAD
+    | {
+        "node-port.reaches-ready-endpoint",
+        "node-port.addresses.inside-configured.served",
+        "node-port.addresses.outside-configured.untouched",
+    },
+    features={Feature.EXTERNAL_IPS, Feature.NODE_PORT},
+    regressions={"R056"},
+    profile=NODE_PORT_CIDR,
+)
+
 CASES: tuple[Case, ...] = (
     REACHED_FROM_EVERYWHERE,
     DATAGRAMS_TOO,
@@ -238,4 +265,5 @@ CASES: tuple[Case, ...] = (
     CLAIMED_BY_TWO_SERVICES,
     ADDRESSES_COME_AND_GO,
     EXTERNAL_IP_OF_A_NODE,
+    EXTERNAL_IP_OF_THE_NODE_ITSELF,
 )

@@ -105,8 +105,11 @@ WATCHES = Profile(name="watches", isolated=True)
 LARGE = Profile(name="large", isolated=True)
 """For Services with hundreds of endpoints; and, as proxies are never restarted there, for nodes that change their zone."""
 
-LONE_CHANGES = Profile(name="lone-changes", lone_changes=True, isolated=True)
-"""For the one case whose changes nothing follows; another's would make a proxy write again what it had missed."""
+LONE_CHANGES = Profile(name="lone-changes", lone_changes=True, min_sync_period="1s", isolated=True)
+"""For the one case whose changes nothing follows; another's would make a proxy write again what it had missed.
+
+A proxy may wait with each as long as it does by default (https://kubernetes.io/docs/reference/networking/virtual-ips/).
+"""
 
 FLUSHED = Profile(name="flushed", sync_period="1s", masquerade_bit=7, isolated=True)
 """For nodes whose rules of iptables another program removes; and, of no bearing on that, a mark bit of its own."""

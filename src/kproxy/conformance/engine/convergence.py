@@ -6,7 +6,8 @@ Definition of the measure, and of the bound
 - Upstream's indicator is the time from a change of a Service or of its ready pods until it is reflected in one node's
   load balancing, as a 99th percentile; its objective leaves the number open ("<= X").  It applies in steady state only, while at
   most 20 things change in a second.  So isolated changes are judged; those that come with hundreds are reported.
-- The reference of virtual IPs documents what a change may wait for: ``minSyncPeriod``, 1 s by default (the lab sets 10 ms).
+- The reference of virtual IPs documents what a change may wait for: ``minSyncPeriod``, 1 s by default (the lab sets 10 ms, but
+  where changes come alone).
   ``syncPeriod``, 30 s by default, has nothing to do with single changes.
 - Upstream's own tests accept 30 s with 5,000 nodes and their load (kubernetes/perf-tests#2407); the lab has two, and nothing else to do.
 

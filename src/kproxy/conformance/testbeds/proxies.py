@@ -372,7 +372,7 @@ class Proxies:
             hostname=who.hostname,
             cluster_cidrs=who.cluster_cidrs,
             kubeconfig=values["kubeconfig"],
-            min_sync_period=self._subject.min_sync_period,
+            min_sync_period=self.profile.min_sync_period or self._subject.min_sync_period,
         )
         Path(values["kubeconfig"]).write_text(
             server.kubeconfig(API_ADDRESS) if server else kubeconfig(values["api_server"])
