@@ -25,6 +25,7 @@ from kproxy.conformance.case import (
 from kproxy.conformance.case.outcomes import MASQUERADED
 from kproxy.conformance.cases import change
 from kproxy.conformance.cases.common import POD_CLAUSES
+from kproxy.conformance.cases.profiles import LARGE
 from kproxy.model.network import Protocol
 
 EVEN = "balancing.even"
@@ -102,6 +103,7 @@ ADDRESSES_THAT_LOOK_ALIKE = case(
         even=True,
     ),
     clauses=POD_CLAUSES | {EVEN},
+    profile=LARGE,
 )
 
 CASES: tuple[Case, ...] = (CONNECTIONS, DATAGRAMS, ADDRESSES_THAT_LOOK_ALIKE)

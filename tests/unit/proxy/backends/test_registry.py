@@ -98,6 +98,9 @@ class NoConnections:
     def remove(self, _: Plan) -> int:
         return 0
 
+    def forget(self) -> None:
+        """There is nothing that it remembers."""
+
 
 def sync_of(
     plane: Dataplane, store: ClusterStore, config: Configuration, clock: Callable[[], float]
