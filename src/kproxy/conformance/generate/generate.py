@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Protocol as Interface
 from typing import TypeVar
 
@@ -264,7 +265,7 @@ def _probes(choose: Chooser, services: dict[str, CaseService]) -> Iterator[Probe
 def generate_flow(choose: Chooser, service: CaseService) -> tuple[Vantage, Target]:
     """Sender, and a target of a Service."""
     sender = choose(SENDERS)
-    target = choose(tuple(_targets(service, sender)))
+    target = choose(_targets(service, sender))
     if not choose((True,) * 9 + (False,)):
         target = service.cluster_ip.at_undefined_port()
     return sender, target
@@ -277,8 +278,13 @@ SENDERS: tuple[Vantage, ...] = (
 )
 
 
-def _targets(service: CaseService, sender: Vantage) -> Iterator[Target]:
-    """Targets of a sender at a Service, as it is now or was."""
+@lru_cache(1 << 12)
+def _targets(service: CaseService, sender: Vantage) -> tuple[Target, ...]:
+    """Targets of a sender at a Service, as it is now or was; remembered, since a universe has a thousand probes of few Services."""
+    return tuple(_targets_at_ports(service, sender))
+
+
+def _targets_at_ports(service: CaseService, sender: Vantage) -> Iterator[Target]:
     for port in service.ports:
         yield service.cluster_ip.at(port.name)
         for index in range(service.external_ips):
