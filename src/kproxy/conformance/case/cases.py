@@ -77,8 +77,8 @@ class Profile:
     """Families of the nodes; without IPv6, the kernels have it disabled."""
     sync_period: str = "30s"
     """``syncPeriod``: failed writes are retried after this time, and after twice as long the proxy is unhealthy."""
-    min_sync_period: str = ""
-    """``minSyncPeriod``; empty: the subject's in labs (`Subject.min_sync_period`), which makes cases quick."""
+    min_sync_seconds: float = 0.0
+    """``minSyncPeriod`` in seconds; 0: the subject's in labs (`Subject.min_sync_period`), which makes cases quick."""
     zones_at_start: bool = False
     """Nodes have their zone label before proxies start.
 

@@ -105,7 +105,7 @@ WATCHES = Profile(name="watches", isolated=True)
 LARGE = Profile(name="large", isolated=True)
 """For Services with hundreds of endpoints; and, as proxies are never restarted there, for nodes that change their zone."""
 
-LONE_CHANGES = Profile(name="lone-changes", lone_changes=True, min_sync_period="1s", isolated=True)
+LONE_CHANGES = Profile(name="lone-changes", lone_changes=True, min_sync_seconds=1.0, isolated=True)
 """For the one case whose changes nothing follows; another's would make a proxy write again what it had missed.
 
 A proxy may wait with each as long as it does by default (https://kubernetes.io/docs/reference/networking/virtual-ips/).

@@ -333,7 +333,7 @@ class NetnsTestbed(PacketTestbed):
         With ``lone_changes`` that is so in the first round; later ones wait by the clock.
         """
         if self.proxies.profile.lone_changes and self._settling.served:
-            await self._settling.pass_time(self.proxies.check)
+            await self._settling.pass_time(self.proxies.check, self.proxies.profile.min_sync_seconds)
         else:
             await self._settling.settle(self.proxies.check)
         if self._zones_to_come:

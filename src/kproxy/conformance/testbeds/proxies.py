@@ -361,6 +361,10 @@ class Proxies:
     def _environment(self, values: Mapping[str, str]) -> Mapping[str, str]:
         return {name: fill_placeholders(text, values) for name, text in self._subject.environment.items()}
 
+    def _min_sync_period(self) -> str:
+        own = self.profile.min_sync_seconds
+        return f"{own:g}s" if own else self._subject.min_sync_period
+
     def _write_files(self, node: str) -> Mapping[str, str]:
         home = self._directory / node
         home.mkdir(parents=True, exist_ok=True)
@@ -372,7 +376,7 @@ class Proxies:
             hostname=who.hostname,
             cluster_cidrs=who.cluster_cidrs,
             kubeconfig=values["kubeconfig"],
-            min_sync_period=self.profile.min_sync_period or self._subject.min_sync_period,
+            min_sync_period=self._min_sync_period(),
         )
         Path(values["kubeconfig"]).write_text(
             server.kubeconfig(API_ADDRESS) if server else kubeconfig(values["api_server"])

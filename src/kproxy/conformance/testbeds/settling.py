@@ -19,7 +19,8 @@ If a sentinel is overdue, the cause has to be known: `control` connects to the s
 the lab is broken (`HarnessError`), else the subject is (`SubjectFailed`, `NothingServed` if it has never served).
 
 In a profile with ``lone_changes`` no sentinel follows from the second round on, so that a change which a proxy has missed
-stays missed: `pass_time` waits several times as long as changes that came alone have taken in the first round.
+stays missed: `pass_time` waits several times as long as changes that came alone have taken in the first round,
+and as long as the subject's minSyncPeriod allows.
 
 A proxy whose writes fail by injection is excused; if those of one family fail, it has half of the time to serve the
 other, since every system call of it and of its tools is traced meanwhile. When it can write again it has to apply the
@@ -57,6 +58,8 @@ _ALONE = 1 / 12
 """Fraction that the restoring of rules, and a change which comes alone, may take: by default that of `kproxy.conformance.engine.convergence.BOUND`."""
 _LEAST, _TIMES_THE_SLOWEST = 1.0, 5
 """Shortest wait for such a change, in seconds, and the longest in units of the slowest that was timed."""
+_PACED = 2
+"""Times that a change alone may wait for the subject's minSyncPeriod: for what came before it, and for one that it is put off by."""
 _SECOND = (ChangeKind.MOVED, ChangeKind.DELETED, ChangeKind.PORT, ChangeKind.CREATED)
 """Kinds of the second change, in turn: each an isolated change."""
 
@@ -127,10 +130,14 @@ class Settling:
             raise reason if self.served else NothingServed(str(reason)) from reason
         self.served = True
 
-    async def pass_time(self, check: Check) -> None:
-        """Return when a change that came alone must be in effect, judged by those that were timed here; write nothing."""
+    async def pass_time(self, check: Check, min_sync_seconds: float = 0.0) -> None:
+        """Return when a change that came alone must be in effect, judged by those that were timed here; write nothing.
+
+        ``min_sync_seconds``: of the subject's configuration.  A change may wait for so long, and for a sync that has begun meanwhile.
+        """
         slowest = max(sample.seconds for sample in self.applied if sample.isolated)
-        await asyncio.sleep(min(max(_TIMES_THE_SLOWEST * slowest, _LEAST), self._seconds * _ALONE))
+        seconds = max(_TIMES_THE_SLOWEST * slowest, _LEAST) + _PACED * min_sync_seconds
+        await asyncio.sleep(min(seconds, self._seconds * _ALONE))
         check()
 
     async def control(self) -> None:

@@ -100,6 +100,27 @@ def test_time_passes_as_long_as_changes_have_taken_and_nothing_is_written() -> N
     assert (subject.written, checked) == (written, [0, 1])
 
 
+@pytest.mark.parametrize(
+    ("slowest", "min_sync_seconds", "passed"),
+    [(0.001, 0.0, 1.0), (0.001, 1.0, 3.0), (0.4, 1.0, 4.0), (9.0, 1.0, 5.0)],
+)
+def test_a_change_alone_may_wait_for_the_subjects_minimum_between_syncs(
+    monkeypatch: pytest.MonkeyPatch, slowest: float, min_sync_seconds: float, passed: float
+) -> None:
+    subject = Subject()
+    settling = Settling(subject.write, subject.probe, reported, 60, replace(LAB, families=(Family.IPV4,)))
+    settle(settling)
+    settling.applied = [replace(settling.applied[-1], seconds=slowest)]
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    asyncio.run(settling.pass_time(lambda: None, min_sync_seconds))
+    assert slept == [passed]
+
+
 def test_what_another_program_removed_must_be_there_again_before_a_sentinel_makes_a_proxy_write() -> None:
     subject = Subject()
     settling = subject.settling()
