@@ -236,10 +236,9 @@ class LocalRelay:
         failed: dict[RelayKey, str] = {}
         ports = tuple(ports)
         with self._lock:
-            before = [
-                known for port in ports if (known := self._served.get(port.key)) is not None and known != port
-            ]
-            now = {**self._served, **{port.key: port for port in ports}}
+            known = ((self._served.get(port.key), port) for port in ports)
+            before = [was for was, port in known if was is not None and was.frontends and was != port]
+            now = {**self._served, **{port.key: port for port in ports}} if before else {}
         self._doubt_flows(before, now.values())
         with self._lock:
             for port in ports:
