@@ -1,4 +1,4 @@
-"""Ports that the relay should serve, as values: node ports at IPv4 loopback, from a `Plan`.  Pure.
+"""Ports that the relay serves, as values, and those that a `Plan` wants at IPv4 loopback: its node ports.  Pure.
 
 Rules cannot serve 127.0.0.1 without ``route_localnet``, which lets neighbours send to loopback daemons (CVE-2020-8558).  A socket
 that is bound to 127.0.0.1 can, and nothing from outside reaches it (KEP-6032 plans the same for kube-proxy).

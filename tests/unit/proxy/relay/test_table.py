@@ -1,4 +1,4 @@
-"""Ports at loopback of a plan."""
+"""Ports at loopback of a plan, and which frontends a change of the ports takes away."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from kproxy.model.network import Family, Protocol
 from kproxy.proxy.plan import Pool, PoolEndpoint, PoolScope
-from kproxy.proxy.relay.table import RelayPort, loopback_node_ports
+from kproxy.proxy.relay.table import RelayFrontend, RelayPort, loopback_node_ports, lost_frontends
 from tests.support.node_port_plans import CLUSTER_IP, FAR, NEAR, NODE_PORT, plan
 
 
@@ -49,3 +49,57 @@ def test_flows_may_stay_with_an_endpoint_that_only_serves() -> None:
 )
 def test_there_is_no_port(found: tuple[RelayPort, ...]) -> None:
     assert found == ()
+
+
+CLUSTER_IP_FRONTEND, EXTERNAL_IP, NODE_PORT_FRONTEND = (
+    RelayFrontend("10.96.0.1", 53),
+    RelayFrontend("192.0.2.1", 53),
+    RelayFrontend("", 30053),
+)
+
+
+def udp_port(
+    *frontends: RelayFrontend, scope: PoolScope = PoolScope.CLUSTER, service: str = "default/dns:dns"
+) -> RelayPort:
+    return RelayPort(
+        service=service,
+        protocol=Protocol.UDP,
+        address="0.0.0.0",
+        port=0,
+        endpoints=(("10.0.0.1", 53),),
+        scope=scope,
+        frontends=frozenset(frontends),
+    )
+
+
+def test_a_frontend_that_leads_nowhere_any_more_is_lost_to_its_port_alone() -> None:
+    port, other = (
+        udp_port(CLUSTER_IP_FRONTEND, EXTERNAL_IP),
+        udp_port(NODE_PORT_FRONTEND, service="default/web:quic"),
+    )
+    assert lost_frontends([port, other], [udp_port(CLUSTER_IP_FRONTEND), other]) == {
+        port.key: frozenset({EXTERNAL_IP})
+    }
+
+
+def test_with_its_port_all_of_its_frontends_are_lost() -> None:
+    port = udp_port(CLUSTER_IP_FRONTEND, EXTERNAL_IP)
+    assert lost_frontends([port], []) == {port.key: port.frontends}
+
+
+def test_a_frontend_that_moves_to_another_socket_of_its_service_port_is_not_lost() -> None:
+    before = udp_port(CLUSTER_IP_FRONTEND, NODE_PORT_FRONTEND)
+    now = [udp_port(CLUSTER_IP_FRONTEND), udp_port(NODE_PORT_FRONTEND, scope=PoolScope.LOCAL)]
+    assert lost_frontends([before], now) == {}
+
+
+def test_a_frontend_that_moves_to_another_service_port_is_lost() -> None:
+    before = udp_port(NODE_PORT_FRONTEND)
+    assert lost_frontends([before], [udp_port(NODE_PORT_FRONTEND, service="default/web:quic")]) == {
+        before.key: before.frontends
+    }
+
+
+def test_a_frontend_that_only_clients_with_a_shortcut_reach_now_is_not_lost() -> None:
+    shortcut = RelayFrontend(NODE_PORT_FRONTEND.address, NODE_PORT_FRONTEND.port, shortcut=True)
+    assert lost_frontends([udp_port(NODE_PORT_FRONTEND)], [udp_port(shortcut)]) == {}
