@@ -116,17 +116,17 @@ class Subject:
         return self.processes or (SubjectProcess(name="proxy", command=self.command),)
 
     def claimed_features(self, mode: str) -> frozenset[Feature]:
-        """Features that it claims in a mode."""
-        return (self.features | self.optional.get(mode, frozenset())) - self.without.get(mode, frozenset())
-
-    def missing_features(self, case: Case, mode: str) -> frozenset[Feature]:
-        """Features of the case that the subject does not claim in that mode."""
-        claimed = self.claimed_features(mode)
+        """Features that it claims in a mode: of those that its file claims, all that it has the means for."""
+        claimed = (self.features | self.optional.get(mode, frozenset())) - self.without.get(mode, frozenset())
         if self.mode_before(mode) is None:
             claimed -= {Feature.MODE_CHANGE}
         if not self.cleanup_command:
             claimed -= {Feature.CLEANUP}
-        return case.features - claimed
+        return claimed
+
+    def missing_features(self, case: Case, mode: str) -> frozenset[Feature]:
+        """Features of the case that the subject does not claim in that mode."""
+        return case.features - self.claimed_features(mode)
 
     def mode_before(self, mode: str) -> str | None:
         """Mode whose rules a proxy that starts in this one has to remove; None where the subject has none."""

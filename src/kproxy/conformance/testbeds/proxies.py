@@ -16,7 +16,7 @@ from typing import NoReturn
 from typing import Protocol as Interface
 
 from kproxy.conformance.binding.kubernetes_objects import Document
-from kproxy.conformance.case import Flushed, Profile
+from kproxy.conformance.case import Feature, Flushed, Profile
 from kproxy.conformance.subjects.configuration import NodeConfiguration, kube_proxy_configuration
 from kproxy.conformance.subjects.subject import Subject, SubjectProcess, fill_placeholders
 from kproxy.conformance.testbed import HarnessError, SubjectFailed
@@ -234,8 +234,8 @@ class Proxies:
 
     @property
     def can_clean_up(self) -> bool:
-        """True if the subject has a command that removes what it left."""
-        return bool(self._subject.cleanup_command)
+        """True if the subject has a command that removes what it left, and claims in this mode that it does."""
+        return Feature.CLEANUP in self._subject.claimed_features(self.mode)
 
     async def clean_up(self, node: str) -> None:
         """Kill a node's proxy, and run the subject's own command that removes what it left.

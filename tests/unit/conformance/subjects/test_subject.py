@@ -70,6 +70,15 @@ def test_an_empty_list_of_features_claims_none() -> None:
     assert subject_from_toml(f"{SMALL}features = []", "my.toml").features == frozenset()
 
 
+def test_a_cleanup_is_claimed_where_there_is_a_command_for_it_and_the_mode_is_not_excepted() -> None:
+    command, excepted = 'cleanup-command = ["/bin/true"]\n', '[without]\nm = ["cleanup"]\n'
+    claimed = [
+        Feature.CLEANUP in subject_from_toml(f"{SMALL}{more}", "my.toml").claimed_features("m")
+        for more in (command, "", f"{command}{excepted}")
+    ]
+    assert claimed == [True, False, False]
+
+
 def test_a_file_is_loaded_by_its_path(tmp_path: Path) -> None:
     path = tmp_path / "my.toml"
     path.write_text(GOOD, encoding="utf-8")
@@ -194,12 +203,16 @@ def test_every_deviation_of_a_bundled_subject_names_cases_modes_and_a_link(name:
 
 @pytest.mark.parametrize("name", DOCUMENTED_SUBJECTS)
 def test_what_modes_cannot_do_is_reported(name: str) -> None:
-    """Behaviours ``np.localhost.ipvs-nft``, ``np.forward-policy``, ``eip.is-node-ip``; kproxy's relay serves loopback."""
+    """Behaviours ``np.localhost.ipvs-nft``, ``np.forward-policy``, ``eip.is-node-ip``; kproxy's relay serves loopback.
+
+    ``kube-proxy --cleanup`` fails after ipvs mode (docs/findings).
+    """
     theirs = name == "kube-proxy"
     loopback = {Feature.LOCALHOST_NODE_PORTS} if theirs else set()
+    cleanup = {Feature.CLEANUP} if theirs else set()
     assert load_subject(name, "/bin/true").without == {
         "nftables": {Feature.FORWARD_POLICY, Feature.INPUT_POLICY} | loopback,
-        "ipvs": {Feature.EXTERNAL_IPS_OF_NODES, Feature.SHARED_SOURCE_PORT} | loopback,
+        "ipvs": {Feature.EXTERNAL_IPS_OF_NODES, Feature.SHARED_SOURCE_PORT} | loopback | cleanup,
         **({} if theirs else {"userspace": {Feature.SCTP}}),
     }
 
