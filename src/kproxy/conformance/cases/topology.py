@@ -6,6 +6,8 @@ Most hints here cross: an endpoint on a is hinted for b's zone, so that no case 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kproxy.conformance.case import (
     MASQUERADED,
     Apply,
@@ -168,6 +170,35 @@ UNREADY_HINTS = case(
     },
     features=HINTS,
     regressions={"R099"},
+)
+
+LEAVING = Backend(on="a1", ready=False, serving=True, terminating=True)
+
+TERMINATING_HINTS = case(
+    "topology.hints-of-terminating-endpoints-do-not-count",
+    "An endpoint that terminates, though it serves, neither claims its zone nor voids the hints of those that are ready.",
+    Apply(
+        claimed := service(
+            "claimed",
+            backends=(
+                replace(LEAVING, zones=HERE),
+                Backend(on="b1", zones=THERE),
+                Backend(on="b2", zones=THERE),
+            ),
+        ),
+        unhinted := service("unhinted", backends=(LEAVING, *CROSSED[1:], Backend(on="a2", zones=THERE))),
+    ),
+    Probe(sender=pod("a3"), to=claimed.cluster_ip, expect=delivered_to("b1", "b2"), spread=True),
+    Probe(sender=pod("a3"), to=unhinted.cluster_ip, expect=delivered_to("b1"), count=8),
+    clauses=POD_CLAUSES
+    | SPREAD
+    | ZONE
+    | {
+        "endpoints.terminating.not-used-beside-ready",
+        "topology.unready-hints-ignored",
+        "topology.no-match.all-endpoints",
+    },
+    features=HINTS | {Feature.TERMINATING_ENDPOINTS},
 )
 
 NO_HINT_MATCHES = case(
@@ -366,6 +397,7 @@ CASES: tuple[Case, ...] = (
     ZONE_DECIDES_WITHOUT_NODE_MATCH,
     ONE_HINT_MISSING,
     UNREADY_HINTS,
+    TERMINATING_HINTS,
     NO_HINT_MATCHES,
     TERMINATING_ONES_HAVE_NO_ZONE,
     LOCAL_POLICIES_COME_FIRST,
