@@ -283,7 +283,7 @@ def _judge_even(
         and (luck := chi_square_tail(chi_square(counts.values()), len(lawful_endpoints) - 1))
         < FALSE_ALARM_RATE
     ):
-        text = f"{_shares(counts)} of {len(seen)}; chance does so once in {1 / luck:.0e} times"
+        text = f"{_shares(counts)} of {len(seen)}; chance does so with a probability of {luck:.0e}"
         _add_finding(progress, number, step, Mismatch(MismatchKind.SHARES, lawful, text))
 
 

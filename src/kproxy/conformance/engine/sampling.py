@@ -46,12 +46,12 @@ def chi_square(counts: Collection[int]) -> float:
 def chi_square_tail(statistic: float, freedom: int) -> float:
     """Probability of such a chi-square or a greater one, for so many degrees of freedom (1 or more).
 
-    The regularised upper incomplete gamma function of freedom / 2, by its recurrence.
+    The regularised upper incomplete gamma function of freedom / 2, by its recurrence; 0.0 where that is too small for a float.
     """
     half = statistic / 2
     order, found = (1.0, math.exp(-half)) if freedom % 2 == 0 else (0.5, math.erfc(math.sqrt(half)))
     while order < freedom / 2:
-        found += half**order * math.exp(-half) / math.gamma(order + 1)
+        found += math.exp(order * math.log(half) - half - math.lgamma(order + 1)) if half else 0.0
         order += 1
     return found
 

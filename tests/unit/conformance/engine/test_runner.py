@@ -245,8 +245,13 @@ def test_shares_that_chance_does_not_give_are_found() -> None:
     found = only(findings(Scripted(unevenly), Apply(WEB), EVEN))
     assert found.lawful == "each of 2 endpoints as often as the others"
     assert re.fullmatch(
-        r"10\.244\.1\.11:\d+ 233, 10\.244\.2\.11:\d+ 465 of 698; chance .* once in .* times", found.seen
+        r"10\.244\.1\.11:\d+ 233, 10\.244\.2\.11:\d+ 465 of 698; chance .* probability of \de-\d+", found.seen
     )
+
+
+def test_shares_so_uneven_that_their_chance_is_no_number_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kproxy.conformance.engine.judging.chi_square_tail", lambda *_: 0.0)
+    assert "465 of 698" in only(findings(Scripted(unevenly), Apply(WEB), EVEN)).seen
 
 
 def test_shares_are_judged_only_where_that_is_requested() -> None:

@@ -68,3 +68,14 @@ def test_an_endpoint_that_is_never_met_counts() -> None:
 
 def test_to_distinguish_shares_takes_more_than_to_reach_every_endpoint() -> None:
     assert all(uniformity_sample(ways) > coverage_sample(ways) for ways in range(2, 20))
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 199, 499])
+def test_what_chance_practically_never_does_has_a_tail_of_zero(freedom: int) -> None:
+    """Control: the mean of the distribution, in the middle of it."""
+    assert chi_square_tail(1e6, freedom) == 0.0
+    assert 0.3 < chi_square_tail(freedom, freedom) < 0.6
+
+
+def test_equal_shares_are_no_surprise() -> None:
+    assert chi_square_tail(0.0, 2) == chi_square_tail(0.0, 3) == 1.0
