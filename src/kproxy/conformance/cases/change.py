@@ -70,14 +70,16 @@ DRAINED = service("draining", backends=(draining("a1"), draining("b1")))
 ONE_STOPPED = DRAINED.replace(backends=(terminated("a1"), draining("b1")))
 FULL, EMPTY = service("full", "a1"), service("full")
 INSIDE = service("counted", "a1", "a2")
+STICKY = service("sticky", "a2", affinity_seconds=10800)
+"""Unchanged beside them: what a proxy keeps of its affinity must not hold up what changes."""
 COUNTED = INSIDE.replace(type=Type.LOAD_BALANCER, external_policy=Policy.LOCAL, vips=(Vip(),))
 
 CHANGES_COME_ALONE = case(
     "convergence.changes-come-alone",
     "What changes one Service at a time, while nothing else does and nothing follows, is in effect: others in an endpoint's "
     "place, also several times within moments, one that stops serving among such as terminate, the last one gone and back, and "
-    "a load balancer's health check where endpoints stay as they are.",
-    Apply(MOVING, DRAINED, FULL, INSIDE),
+    "a load balancer's health check where endpoints stay as they are; all of it beside a Service with affinity.",
+    Apply(MOVING, DRAINED, FULL, INSIDE, STICKY),
     Probe(sender=FROM_A, to=MOVING.cluster_ip, expect=delivered_to("a1", "a3"), spread=True),
     Probe(sender=FROM_B, to=DRAINED.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
     Probe(sender=FROM_A, to=FULL.cluster_ip, expect=delivered_to("a1")),
@@ -112,6 +114,7 @@ CHANGES_COME_ALONE = case(
         Feature.LOAD_BALANCER,
         Feature.EXTERNAL_TRAFFIC_POLICY,
         Feature.HEALTH_CHECKS,
+        Feature.SESSION_AFFINITY,
     },
     profile=LONE_CHANGES,
     families=(Family.IPV4,),
