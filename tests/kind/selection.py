@@ -13,7 +13,7 @@ GROUPS = (
 )
 """Groups of cases that cover all objects that a proxy writes to the kernel, removes, and finds at its start."""
 PROFILES = ("default", "restart")
-GLOBS = (*(f"{group}.*" for group in GROUPS), "affinity.[!t]*")
+GLOBS = (*(f"{group}.*" for group in GROUPS), "affinity.[!t]*", "affinity.t[!i]*")
 """Those groups, and affinity but for its `time-` cases: eight seconds can be over between two connections of a container beside other tests."""
 
 
