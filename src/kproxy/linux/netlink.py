@@ -84,15 +84,18 @@ def first_message_type(data: bytes) -> int:
 
 def attributes(data: memoryview) -> dict[int, memoryview]:
     """Attribute payloads by type; of a repeated type the last."""
-    found: dict[int, memoryview] = {}
+    return dict(attribute_list(data))
+
+
+def attribute_list(data: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """Types and payloads of attributes, as they came."""
     offset = 0
     while offset + _ATTRIBUTE.size <= len(data):
         length, kind = _ATTRIBUTE.unpack_from(data, offset)
         if length < _ATTRIBUTE.size:
-            break
-        found[kind & _TYPE_MASK] = data[offset + _ATTRIBUTE.size : offset + length]
+            return
+        yield kind & _TYPE_MASK, data[offset + _ATTRIBUTE.size : offset + length]
         offset += (length + 3) & ~3
-    return found
 
 
 def attributes_before(data: memoryview, kind: int) -> memoryview:

@@ -165,6 +165,29 @@ def test_ipv6_is_served_beside_ipv4_by_sets_of_its_own() -> None:
     assert weights() == {PODS[0]: 1}
 
 
+def test_a_full_set_costs_no_service_its_rules_and_is_filled_when_there_is_room() -> None:
+    def on_this_node(*pods: str) -> Plan:
+        reached = pool(*(f"{pod}:8080" for pod in pods), scope=PoolScope.LOCAL)
+        return plan_of(service(frontend(Exposure.CLUSTER_IP, "10.96.0.1", 80, reached), name="ns/web:http"))
+
+    def hairpins() -> set[str]:
+        saved = saved_sets().splitlines()
+        return {line.rpartition(",")[2] for line in saved if line.startswith("add KUBE-LOOP-BACK ")}
+
+    machine = kernel()
+    machine.apply(on_this_node())
+    host.run_tool(("ipset", "create", "SMALL", "hash:ip,port,ip", "maxelem", "2"))
+    host.run_tool(("ipset", "swap", "SMALL", "KUBE-LOOP-BACK"))
+    done = machine.apply(on_this_node(*PODS))
+    assert weights() == dict.fromkeys(PODS, 1)
+    assert done.problems == ("ipset KUBE-LOOP-BACK is full: some of its members are left out",)
+    assert len(hairpins()) == 2
+    (late,) = set(PODS) - hairpins()
+    done = machine.apply(on_this_node(late))
+    assert hairpins() == {late}
+    assert done.problems == ()
+
+
 def test_affinity_is_persistence() -> None:
     kernel().apply(plan_of(structs.replace(web(PODS[0]), affinity_seconds=600)))
     (found,) = found_servers()

@@ -80,7 +80,8 @@ class Applied:
 
     ``rewritten``: everything was written or compared, not only what differs.  ``changes`` counts what the kernel was given,
     by kind, as the log prints them.  ``refused``: the kernel's reason against a difference; everything was written
-    instead.  ``rules`` by table, in modes whose rules are counted.  ``seconds`` is wall time.
+    instead.  ``rules`` by table, in modes whose rules are counted.  ``seconds`` is wall time.  ``problems``: what the kernel
+    has no room for, each a line for the log.
     """
 
     rewritten: bool = True
@@ -88,6 +89,7 @@ class Applied:
     refused: str | None = None
     rules: Mapping[str, RuleCounts] = field(default_factory=dict)
     seconds: float = 0.0
+    problems: tuple[str, ...] = ()
     tracked: Plan | None = None
     """The plan by which connection tracking finds endpoints, where it is not the one that was given."""
 

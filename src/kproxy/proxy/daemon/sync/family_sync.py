@@ -122,7 +122,7 @@ class FamilySync:
     """The same, with the endpoints that connection tracking knows."""
     _settings: PlanSettings | None = None
     _rewritten_at: float = 0.0
-    _logged_notes: frozenset[Note] = frozenset()
+    _logged_lines: frozenset[str] = frozenset()
     _clean_due: bool = False
     _checked_thoroughly_at: float = 0.0
 
@@ -249,7 +249,7 @@ class FamilySync:
         self._clean()
         level = logging.INFO if written.rewritten else logging.DEBUG
         log.log(level, "%s: synced in %.3f s: %s", self.family.value, seconds, written)
-        self._log_notes(self.notes)
+        self._log_once(*(f"{note.subject}: {note.text}" for note in self.notes), *written.problems)
         if first:
             self.on_first_sync()
 
@@ -272,13 +272,12 @@ class FamilySync:
         if self._applied is not None:
             self.on_applied(self._applied)
 
-    def _log_notes(self, notes: tuple[Note, ...]) -> None:
-        """Log each note once, until it disappears."""
-        current = frozenset(notes)
-        for note in notes:
-            if note not in self._logged_notes:
-                log.warning("%s: %s: %s", self.family.value, note.subject, note.text)
-        self._logged_notes = current
+    def _log_once(self, *lines: str) -> None:
+        """Log each line once, until it disappears."""
+        for line in lines:
+            if line not in self._logged_lines:
+                log.warning("%s: %s", self.family.value, line)
+        self._logged_lines = frozenset(lines)
 
     def _check(self) -> None:
         """Compare the kernel with what was applied, and read the machine's options again.

@@ -7,6 +7,7 @@ all that differs.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -113,6 +114,7 @@ class IpvsKernel:
         self._addresses = AddressMonitor(family, DEVICE)
         self._node_addresses: frozenset[Address] = frozenset()
         self._draining: dict[Key, None] = {}
+        self._without_room: dict[Member, None] = {}
         self._looked = 0
 
     def apply(self, plan: Plan) -> Applied:
@@ -129,10 +131,12 @@ class IpvsKernel:
         todo = transaction(self._actual, change, self._family)
         for step in todo.steps:
             self._execute(step)
+        self._fill_sets(todo)
         self._draining |= dict.fromkeys(todo.draining)
         self._remove_drained(todo.draining)
         self._last_applied = desired
-        return _applied(believed is None, todo, self._ipvs.sent - sent, time.monotonic() - started)
+        done = _applied(believed is None, todo, self._ipvs.sent - sent, time.monotonic() - started)
+        return replace(done, problems=self._full_sets())
 
     def close(self) -> None:
         """Close the socket; no other method may be called afterwards."""
@@ -189,6 +193,7 @@ class IpvsKernel:
     # ------------------------------------------------------------------ reading
 
     def _prepare(self) -> None:
+        self._without_room.clear()
         device.create_device()
         machine.set_sysctls(strict_arp=self._configuration.strict_arp)
         ipsets.create_missing_sets(self._family)
@@ -240,9 +245,7 @@ class IpvsKernel:
             case SendCommands(orders):
                 self._send(orders)
             case ChangeMembers():
-                ipsets.change_members(step)
-                self._actual.members.difference_update(step.removed)
-                self._actual.members.update(step.added)
+                self._change_members(step)
             case WriteInterimChains(ruleset):
                 self._chains.write_interim(ruleset)
             case ReplaceChains(ruleset):
@@ -253,6 +256,30 @@ class IpvsKernel:
             case ChangeAddresses(addresses):
                 device.remove_addresses(addresses)
                 self._actual.addresses.difference_update(addresses)
+
+    def _change_members(self, step: ChangeMembers) -> None:
+        without_room = dict.fromkeys(ipsets.change_members(step))
+        changed = {*step.removed, *step.added}
+        self._without_room = {m: None for m in self._without_room if m not in changed} | without_room
+        self._actual.members.difference_update(step.removed)
+        self._actual.members.update(member for member in step.added if member not in without_room)
+
+    def _fill_sets(self, done: Transaction) -> None:
+        """Add members for which there was no room before: as many as a transaction has removed from their sets."""
+        if not self._without_room:
+            return
+        removed = [m.set for step in done.steps if isinstance(step, ChangeMembers) for m in step.removed]
+        added = [
+            member
+            for which, number in Counter(removed).items()
+            for member in islice((m for m in self._without_room if m.set is which), number)
+        ]
+        if added:
+            self._change_members(ChangeMembers(self._family, (), tuple(added)))
+
+    def _full_sets(self) -> tuple[str, ...]:
+        names = sorted({set_name(member.set, self._family) for member in self._without_room})
+        return tuple(f"ipset {name} is full: some of its members are left out" for name in names)
 
     def _send(self, orders: tuple[IpvsCommand, ...]) -> None:
         self._ipvs.send(orders, self._family)

@@ -1,4 +1,4 @@
-"""The ipsets of one family: made, read and destroyed by the ``ipset`` tool, their members changed, and their names listed, by netlink.
+"""The ipsets of one family: made and destroyed by the ``ipset`` tool, read and changed by netlink.
 
 All failures are `kproxy.linux.host.HostError`.
 """
@@ -6,7 +6,9 @@ All failures are `kproxy.linux.host.HostError`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from kproxy.linux import host
 from kproxy.linux.host import HostError, reason_of
@@ -22,6 +24,12 @@ _MOST_MEMBERS, _MOST_MEMBERS_OF_OURS = 1 << 16, 1 << 20
 
 The kernel refuses to create an existing set with another limit, so neither proxy could take over from the other."""
 
+MUST_HOLD = OWN_SETS | {IpSet.LOAD_BALANCER_FIREWALL}
+"""Sets without a member of which packets pass that must not, or do not arrive. Of the others some may be left out."""
+
+_BATCH = 1000
+"""Members that are added before looking whether their set is full."""
+
 _FIRST_OF_IPSET, _FULL = 4096, 4352
 
 _FAMILY = {Family.IPV4: "inet", Family.IPV6: "inet6"}
@@ -32,17 +40,40 @@ def create_missing_sets(family: Family) -> None:
     _restore("".join(f"create {set_name(which, family)} {_creation(which, family)}\n" for which in IpSet))
 
 
-def change_members(members: ChangeMembers) -> None:
-    """Remove and add members; one that is removed or added already is no failure."""
-    changes = [(member, False) for member in members.removed] + [(member, True) for member in members.added]
+def change_members(change: ChangeMembers) -> tuple[Member, ...]:
+    """Remove and add members; one that is removed or added already is no failure.
+
+    Returns those for which there is no room: a set is full, and not one of `MUST_HOLD`.
+    """
     with Netlink(NETLINK_NETFILTER) as netlink:
-        results = netlink.send_all(
-            ipset_messages.encode_member(member, members.family, add=added) for member, added in changes
+        _send(netlink, change.family, change.removed, add=False)
+        return tuple(
+            member
+            for _, added in groupby(change.added, key=attrgetter("set"))
+            for member in _add(netlink, change.family, tuple(added))
         )
-    for (member, added), number in zip(changes, results, strict=True):
-        if number:
-            what = f"{'add' if added else 'del'} {set_name(member.set, members.family)} {member.text}"
+
+
+def _add(netlink: Netlink, family: Family, members: Sequence[Member]) -> Sequence[Member]:
+    """Add members of one set; returns those for which there is no room, most of them untried."""
+    for start in range(0, len(members), _BATCH):
+        batch = members[start : start + _BATCH]
+        if without_room := _send(netlink, family, batch, add=True):
+            return [*without_room, *members[start + _BATCH :]]
+    return ()
+
+
+def _send(netlink: Netlink, family: Family, members: Sequence[Member], *, add: bool) -> list[Member]:
+    """Send one message for each member; returns those for which there is no room."""
+    numbers = netlink.send_all(ipset_messages.encode_member(member, family, add=add) for member in members)
+    without_room = []
+    for member, number in zip(members, numbers, strict=True):
+        if number == _FULL and member.set not in MUST_HOLD:
+            without_room.append(member)
+        elif number:
+            what = f"{'add' if add else 'del'} {set_name(member.set, family)} {member.text}"
             raise HostError(f"ipset: {what}", _format_errno(number), reason_of(OSError(number, "")))
+    return without_room
 
 
 def _format_errno(number: int) -> str:
@@ -54,13 +85,15 @@ def _format_errno(number: int) -> str:
 
 def read_members(family: Family) -> set[Member]:
     """All members of our sets; empty if there are no sets."""
-    by_name = {set_name(which, family): which for which in IpSet}
-    found = set()
-    for line in host.run_tool(("ipset", "save")).splitlines():
-        match line.split(" ", 2):
-            case ["add", name, text] if name in by_name:
-                found.add(Member(by_name[name], text))
-    return found
+    there = list_set_names()
+    with Netlink(NETLINK_NETFILTER) as netlink:
+        return {
+            member
+            for which in IpSet
+            if set_name(which, family) in there
+            for payload in netlink.dump(*ipset_messages.encode_list_of_members(which, family))
+            for member in ipset_messages.decode_members(which, payload)
+        }
 
 
 def list_set_names() -> frozenset[str]:
