@@ -30,6 +30,9 @@ Document = dict[str, Any]
 NODE = "a"
 """The one node whose proxy runs."""
 
+_ELSEWHERE = "b"
+"""The node of fictitious pods, as nearly all pods of a large cluster are on other nodes."""
+
 NAMESPACE = "bench"
 PORT = 80
 POD_PORT = 8080
@@ -221,7 +224,7 @@ def filler(size: Size) -> Iterator[Document]:
         # pods that come round again come with another port
         turn, place = divmod(number, _PODS // size.endpoints)
         pods = (_pod(place * size.endpoints + k) for k in range(size.endpoints))
-        yield _slice(name, pods, POD_PORT + turn)
+        yield _slice(name, pods, POD_PORT + turn, node=_ELSEWHERE)
 
 
 def unrelated() -> Iterator[Document]:
@@ -300,7 +303,9 @@ def _service(name: str, cluster_ip: Address, protocol: Protocol = Protocol.TCP) 
     }
 
 
-def _slice(name: str, pods: Iterable[Address], port: int, protocol: Protocol = Protocol.TCP) -> Document:
+def _slice(
+    name: str, pods: Iterable[Address], port: int, protocol: Protocol = Protocol.TCP, node: str = NODE
+) -> Document:
     addresses = list(pods)
     return {
         "apiVersion": "discovery.k8s.io/v1",
@@ -315,7 +320,7 @@ def _slice(name: str, pods: Iterable[Address], port: int, protocol: Protocol = P
             {
                 "addresses": [str(pod)],
                 "conditions": {"ready": True, "serving": True, "terminating": False},
-                "nodeName": LAB.hostnames[NODE],
+                "nodeName": LAB.hostnames[node],
             }
             for pod in addresses
         ],
