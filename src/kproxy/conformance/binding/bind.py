@@ -123,6 +123,11 @@ class Instance:
         return forms
 
     @cached_property
+    def _forms_with_port(self) -> dict[tuple[str, int, str], CaseService]:
+        """First form of each Service that has a port, by name, generation and the port's name."""
+        return {(s.name, s.generation, p.name): s for s in reversed(self.services) for p in s.ports}
+
+    @cached_property
     def blocks(self) -> dict[tuple[str, int], int]:
         """Block of each Service, by name and generation."""
         declared = dict.fromkeys((service.name, service.generation) for service in self.services)
@@ -137,8 +142,7 @@ class Instance:
         forms = self._forms.get((name, generation))
         if forms is None:
             raise InvalidCase(f"{self.case.id}: no step applies Service {name!r} (generation {generation})")
-        named = [s for s in forms if any(p.name == port for p in s.ports)]
-        return (named or forms)[0]
+        return self._forms_with_port.get((name, generation, port), forms[0])
 
     # ---------------------------------------------------------------- addresses and ports
 
