@@ -1,14 +1,18 @@
-"""CONTRIBUTING begins with commands; what it shows of their output is what they print, but for the numbers of lines."""
+"""CONTRIBUTING begins with commands, whose output is as shown except for line numbers, and its example of a case is correct."""
 
 from __future__ import annotations
 
 import re
 import shlex
 import subprocess
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+import kproxy.conformance.case
 from kproxy.cli import main
+from kproxy.conformance.generate.oracle_answers import with_oracle_answers
 from tests.support.paths import ROOT
 
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -44,3 +48,15 @@ def test_a_sample_is_what_the_command_prints(
 def test_there_are_samples() -> None:
     assert len(SAMPLES) == 6
     assert TEXT.index("```console") < TEXT.index("./run tests")
+
+
+def test_the_example_of_a_case_has_the_outcomes_and_clauses_of_the_oracle() -> None:
+    example = re.search(r"```python\n(.+?)```", TEXT, re.DOTALL)
+    assert example
+    names: dict[str, Any] = dict(vars(kproxy.conformance.case))
+    exec(example[1], names)  # noqa: S102 - the page's own example
+    shown = names["LOCAL_STAYS_ON_NODE"]
+    for family in shown.families:
+        answered = with_oracle_answers(replace(shown, families=(family,)))
+        assert answered.steps == shown.steps
+        assert answered.clauses == shown.clauses
