@@ -8,7 +8,7 @@ into rules and decide no policy of their own. Pure: reasons are returned in `Pla
     snapshot, current = None, None                   # one of each per family
     ...                                              # at each change of cluster or settings:
     snapshot = normalise(cluster, Family.IPV4, snapshot)
-    current = plan(snapshot, settings, current)
+    current = make_plan(snapshot, settings, current)
 
 With the previous plan as an argument, only Services whose `kproxy.proxy.snapshot.ServiceInfo` is another
 object cost work. A `ServicePlan` equal to the one before is the *same object*; when all are, ``services`` is

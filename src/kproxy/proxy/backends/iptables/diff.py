@@ -171,7 +171,7 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Writes the chains that differ and, of shared chains, the single rules that do.
+    """Writes each chain that differs as a whole, and deletes chains that are no longer used.
 
     Iterate for the blocks (none when nothing differs); ``str()`` is their text.
     """

@@ -60,7 +60,7 @@ class SyncPeriods:
 
     ``min_sync_period`` is the least time from the end of one sync to the next (minSyncPeriod), ``sync_period`` the time
     between two checks of the kernel, and the longest wait after a failed sync (syncPeriod).  A sync waits until
-    changes have been ``settle_time`` for so long, but no longer than ``max_settle_time``: one event at the API server
+    no change has arrived for ``settle_time``, but at most ``max_settle_time`` after the first: one event at the API server
     often comes as several changes, from several watches.  ``drift_check_period``: the time between two checks of the kernel,
     where that is not ``sync_period``; ``notified_check_period``: the least time between two, when the kernel has reported something.
     """
