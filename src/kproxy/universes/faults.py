@@ -1,7 +1,7 @@
 """Faults of a universe, each as a context manager: it holds while the block runs.
 
-Part of what plays a universe, inside its guest: it touches proxies, API server and kernel, judges nothing, and knows no schedule but
-the one fault.
+Part of what plays a universe, inside its guest: it touches proxies, API server and kernel, judges nothing, and knows nothing of the
+schedule but the one fault.
 """
 
 from __future__ import annotations

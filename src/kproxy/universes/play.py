@@ -1,6 +1,8 @@
 """Plays a schedule inside a guest: lab, API server, proxies, changes, faults and probes; prints a recording.
 
-Here and in `kproxy.universes.faults` alone does a universe touch the kernel. It judges nothing.
+With `faults` and `other_program` these are the only modules of this package that touch the guest's kernel. Packets are judged outside,
+by `judge`. Here the subject itself can fail: its proxy ends or never settles, rules of another program are gone, or its
+cleanup fails, leaves something, or removes what is not its own.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ OF_NODE = frozenset(
         FaultKind.WRITES_SLOW,
     }
 )
-"""Faults that one node has; all others are the API server's."""
+"""Faults that one node has; those in neither set are the API server's."""
 
 RECOVERY: Mapping[FaultKind, float] = {
     **dict.fromkeys(FaultKind, 65.0),
@@ -105,7 +105,8 @@ RECOVERY: Mapping[FaultKind, float] = {
 
 A client of the API server comes back after a pause of 30 s at most, doubled by jitter (client-go's reflector). Writes that
 failed are tried again after ``syncPeriod``, which is 30 s; as often a proxy looks for its rules, and then waits for 5 s at most
-until all tables are lost (``life.canary``). A client may need its pauses also where its new connection met a full table.
+until all tables are lost (``life.canary``). `FaultKind.CONNTRACK_FULL` counts like a fault of the API server: a client's new
+connection may have failed, and it comes back after its pause.
 """
 
 
