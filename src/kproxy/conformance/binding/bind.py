@@ -47,6 +47,7 @@ from kproxy.conformance.case import (
     Type,
     Vantage,
     VantageKind,
+    targets,
 )
 from kproxy.lab.topology import LAB, LOOPBACK, SECOND_UPLINK, UPLINK, Pair, Topology
 from kproxy.model.network import Address, Entry, Family, Network, Packet, Protocol
@@ -314,9 +315,9 @@ class Instance:
                 return self._host_source(sender.node, to)
 
     def _spoofed_source(self, name: str, host_index: int) -> Address:
-        if name == "crowd":
+        if name == targets.UNUSED_HOSTS:
             return self.topology.remote_network[self.family][FIRST_UNUSED_HOST + host_index]
-        return LOOPBACK[self.family] if name == "loopback" else self.address_on(name)
+        return LOOPBACK[self.family] if name == targets.LOOPBACK else self.address_on(name)
 
     def _host_source(self, node: str, to: Target) -> Address:
         """Source address that the kernel picks: the destination itself when local, else the outgoing interface's address."""

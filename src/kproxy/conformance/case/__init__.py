@@ -79,6 +79,7 @@ from kproxy.conformance.case.steps import (
     WatchFault,
 )
 from kproxy.conformance.case.targets import (
+    LOOPBACK,
     UNUSED_HOSTS,
     Target,
     TargetKind,
@@ -96,6 +97,7 @@ from kproxy.conformance.case.targets import (
 __all__ = [
     "DEFAULT",
     "DROPPED",
+    "LOOPBACK",
     "MASQUERADED",
     "OPTIONAL_FEATURES",
     "PRESERVED",

@@ -26,7 +26,7 @@ class Type(enum.Enum):
 
 
 class SourceRange(enum.Enum):
-    """Source-range entry in names; an endpoint or vantage name is also allowed where a `Range` is."""
+    """Source range in names; `CaseService.source_ranges` also takes names of single addresses."""
 
     EVERYWHERE = "0.0.0.0/0 or ::/0"
     LOWER_HALF = "0.0.0.0/1 or ::/1"

@@ -23,7 +23,7 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete these Services; with ``keep_slices`` only the Service object."""
+    """Delete a Service; with ``keep_slices``, its EndpointSlices stay."""
 
     service: CaseService
     keep_slices: bool = False
@@ -290,8 +290,8 @@ class AddNodeAddress:
 class Restart:
     """Kill the node's proxy (SIGKILL) and start it again; ``while_down``: changes made while it is down.
 
-    ``masquerade_bit``: value in its new configuration; None leaves it. ``start_without_slices``: for so many seconds
-    after it has begun to list, the API server returns no EndpointSlices.
+    ``masquerade_bit``: value in its new configuration; None leaves it. ``without_slices``: for so many seconds after it
+    has begun to list, the API server returns no EndpointSlices.
     """
 
     node: str

@@ -10,8 +10,7 @@ from kproxy.model.network import Protocol
 LOOPBACK = "loopback"
 """Name for spoofed sources: the loopback address."""
 
-
-UNUSED_HOSTS = "crowd"
+UNUSED_HOSTS = "unused-hosts"
 """Name for spoofed sources in the routed client's network that no host has; each packet of a probe uses another."""
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from kproxy.conformance.case import (
     DROPPED,
+    LOOPBACK,
     MASQUERADED,
     REJECTED,
     SAME_ENDPOINT,
@@ -328,9 +329,9 @@ NODES_ADDRESS_FROM_OUTSIDE = case(
         near := service("near", "b1", ports=UDP_PORT, type=Type.NODE_PORT, external_policy=Policy.LOCAL),
     ),
     Probe(sender=spoofed("a", via="a"), to=REMOTE_DNS.node_port("a"), expect=DROPPED),
-    Probe(sender=spoofed("loopback", via="a"), to=REMOTE_DNS.node_port("a"), expect=DROPPED),
+    Probe(sender=spoofed(LOOPBACK, via="a"), to=REMOTE_DNS.node_port("a"), expect=DROPPED),
     Probe(sender=spoofed("a", via="a"), to=near.node_port("a"), expect=DROPPED),
-    Probe(sender=spoofed("loopback", via="a"), to=near.node_port("a"), expect=DROPPED),
+    Probe(sender=spoofed(LOOPBACK, via="a"), to=near.node_port("a"), expect=DROPPED),
     Probe(sender=client("a"), to=REMOTE_DNS.node_port("a"), expect=FROM_B1),
     clauses=NODE_PORT_CLAUSES | ANYWHERE | DATAGRAMS | {"traffic.own-source-from-outside.dropped"},
     features={Feature.NODE_PORT, Feature.LOAD_BALANCER, Feature.EXTERNAL_TRAFFIC_POLICY},
@@ -341,8 +342,8 @@ LOOPBACK_ADDRESS_FROM_OUTSIDE = case(
     "node-port.loopback-address-from-outside",
     "A neighbour that claims to be 127.0.0.1 reaches no loopback daemon, though the kernel routes such addresses.",
     Apply(REMOTE),
-    Probe(sender=spoofed("loopback", via="a"), to=loopback_daemon("a", Protocol.UDP), expect=DROPPED),
-    Probe(sender=spoofed("loopback", via="a"), to=loopback_daemon("a"), expect=DROPPED),
+    Probe(sender=spoofed(LOOPBACK, via="a"), to=loopback_daemon("a", Protocol.UDP), expect=DROPPED),
+    Probe(sender=spoofed(LOOPBACK, via="a"), to=loopback_daemon("a"), expect=DROPPED),
     Probe(sender=host("a"), to=loopback_daemon("a", Protocol.UDP), expect=UNTOUCHED),
     Probe(sender=client("a"), to=REMOTE.node_port("a"), expect=FROM_B1),
     clauses=NODE_PORT_CLAUSES

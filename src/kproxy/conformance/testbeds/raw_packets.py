@@ -27,15 +27,15 @@ def _martian(probe: Probe) -> bool:
 
 
 async def send_raw_probe(
-    lab: Lab, instance: Instance, probe: Probe, patience: float, crowd_member: int
+    lab: Lab, instance: Instance, probe: Probe, patience: float, host_index: int
 ) -> Observation:
-    """Send one; ``crowd_member``: number of a host among `UNUSED_HOSTS`.
+    """Send one; ``host_index``: number of a host among `UNUSED_HOSTS`.
 
     No record for ``patience`` seconds is silence.
     """
     packet = instance.bound_packet(probe.sender, probe.to).packet
     source, to = (
-        instance.source_address(probe.sender, probe.to, crowd_member),
+        instance.source_address(probe.sender, probe.to, host_index),
         Socket(packet.destination, packet.port),
     )
     if _martian(probe):
