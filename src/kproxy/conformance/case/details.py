@@ -9,6 +9,7 @@ from dataclasses import fields
 from kproxy.conformance.binding.manifests import manifests_by_step
 from kproxy.conformance.case import DEFAULT, Case, Profile
 from kproxy.conformance.case.descriptions import describe_expectation, describe_step
+from kproxy.conformance.subjects.deviations import Deviation, Excuse
 from kproxy.conformance.subjects.subject import Subject
 from kproxy.spec.clauses import CLAUSES
 from kproxy.spec.outcome import ClauseId
@@ -50,18 +51,35 @@ def _facts(case: Case, outside_simulator: str, subjects: Sequence[Subject]) -> I
     if outside_simulator:
         yield "", outside_simulator
     for subject in subjects:
-        for mode in subject.modes:
-            if missing := subject.missing_features(case, mode):
-                names = ", ".join(sorted(feature.value for feature in missing))
-                yield subject.name, f"does not claim {names} in mode {mode}"
-                continue
-            for known in subject.deviations:
-                for excuse in known.excuses_for(case.id, mode):
-                    yield (
-                        subject.name,
-                        f"deviates in mode {mode}, {'; '.join(excuse.descriptions())}: {known}",
-                    )
+        yield from _claims(case, subject)
     yield "run it", f"kproxy conformance run --case '{case.id}'"
+
+
+def _claims(case: Case, subject: Subject) -> Iterator[tuple[str, str]]:
+    """Features of a case that a subject does not claim, and its known deviations; once for all modes that have the same."""
+    lacking: dict[str, list[str]] = {}
+    deviating: dict[tuple[Deviation, str], list[str]] = {}
+    for mode in subject.modes:
+        if missing := subject.missing_features(case, mode):
+            lacking.setdefault(", ".join(sorted(feature.value for feature in missing)), []).append(mode)
+            continue
+        for known in subject.deviations:
+            if excuses := known.excuses_for(case.id, mode):
+                places = " and ".join(map(_place, excuses))
+                key = Deviation(link=known.link, text=known.text, excuses=excuses, sometimes=known.sometimes)
+                deviating.setdefault((key, places), []).append(mode)
+    for names, modes in lacking.items():
+        yield subject.name, f"does not claim {names} in {', '.join(modes)}"
+    for (known, places), modes in deviating.items():
+        verb = "sometimes deviates" if known.sometimes else "deviates"
+        yield subject.name, f"{verb} in {', '.join(modes)} {places}: {known.text}"
+        yield "", known.link
+
+
+def _place(excuse: Excuse) -> str:
+    """Steps that an excuse applies to, and clauses."""
+    steps = f"at step{'s' if len(excuse.steps) > 1 else ''} {', '.join(map(str, excuse.steps))} "
+    return f"{steps if excuse.steps else ''}({', '.join(excuse.clauses)})"
 
 
 def _settings(profile: Profile) -> str:
@@ -74,7 +92,10 @@ def _settings(profile: Profile) -> str:
 
 
 def _table(rows: Iterator[tuple[str, str]]) -> Iterator[str]:
-    return (f"  {name:<11} {text}" for name, text in rows)
+    for name, text in rows:
+        lines = [text] if " " not in text else textwrap.wrap(text, _WIDTH - 14, break_on_hyphens=False)
+        yield f"  {name:<11} {lines[0]}"
+        yield from (f"{'':14}{line}" for line in lines[1:])
 
 
 def _steps(case: Case) -> Iterator[str]:

@@ -45,7 +45,28 @@ def test_what_the_simulator_cannot_run_and_who_deviates_is_reported(
     assert main(["conformance", "show", "affinity.time-runs-out"]) == 0
     out = capsys.readouterr().out
     assert "the simulator has no Wait: it needs time" in out
-    assert "kproxy      deviates in mode ipvs, affinity.timeout.frees-choice" in out
+    assert "kproxy      deviates in ipvs at step 18 (affinity.timeout.frees-choice): IPVS keeps" in out
+
+
+def test_a_deviation_is_wrapped_and_has_its_link_on_a_line_of_its_own() -> None:
+    (case,) = [case for case in CATALOGUE if case.id == "internal-policy.drops-without-local-endpoint"]
+    lines = list(case_lines(case, "", [load_subject("kube-proxy", "kube-proxy")]))
+    text = "deviates in ipvs at steps 2, 3, 5, 6 (internal-policy.local.drop-without-local-endpoint,"
+    (first,) = [number for number, line in enumerate(lines) if line == f"  kube-proxy  {text}"]
+    shown = lines[first : lines.index(f"  run it      kproxy conformance run --case '{case.id}'")]
+    assert all(len(line) <= 118 for line in shown)
+    assert shown[1].startswith(
+        " " * 14 + "internal-policy.local.same-node) and at step 4 (cluster-ip.from-outside"
+    )
+    assert shown[-1].startswith(" " * 14 + "https://")
+    assert len([line for line in shown if "https://" in line]) == 1
+
+
+def test_what_several_modes_have_in_common_is_shown_once() -> None:
+    (case,) = [case for case in CATALOGUE if case.id == "conntrack.udp-leaves-a-deleted-service"]
+    shown = "\n".join(case_lines(case, "", [load_subject("kube-proxy", "kube-proxy")]))
+    assert "deviates in iptables, nftables at step 6 (conntrack.udp.not-to" in shown
+    assert shown.count("deviates in") == 1
 
 
 def test_a_slow_case_is_reported_as_such(capsys: pytest.CaptureFixture[str]) -> None:
