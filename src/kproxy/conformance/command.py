@@ -23,6 +23,7 @@ from functools import partial
 from rich.markup import escape
 
 from kproxy.conformance.case import Case
+from kproxy.conformance.case.descriptions import describe_case_count
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.engine import child_process, last_failed, live_status, modes
 from kproxy.conformance.engine.last_failed import NoLastRun
@@ -40,6 +41,7 @@ from kproxy.conformance.subjects.subject import BUNDLED, InvalidSubject, Subject
 from kproxy.console import Console
 from kproxy.documents import TEXT, print_document
 from kproxy.spec.regressions import REGRESSIONS
+from kproxy.spec.topics import TOPICS
 
 
 class ConformanceRunError(Exception):
@@ -47,10 +49,11 @@ class ConformanceRunError(Exception):
 
 
 def matching_cases(globs: Sequence[str], skips: Sequence[str] = ()) -> list[Case]:
-    """Cases whose ID one of ``globs`` matches, without globs all, and none of ``skips``.
+    """Cases whose ID one of ``globs`` matches, without globs all, and none of ``skips``; a topic's name stands for its cases.
 
     Raises `ConformanceRunError` when a glob matches none: a typing error would drop, or run, cases silently.
     """
+    globs, skips = _expand_topics(globs), _expand_topics(skips)
     for option, patterns in (("--case", globs), ("--skip", skips)):
         _refuse_unmatched(option, patterns)
     return [case for case in CATALOGUE if (not globs or _matches(case, globs)) and not _matches(case, skips)]
@@ -60,8 +63,22 @@ def _matches(case: Case, globs: Sequence[str]) -> bool:
     return any(fnmatch.fnmatchcase(case.id, glob) for glob in globs)
 
 
+def _expand_topics(globs: Sequence[str]) -> list[str]:
+    """Globs, with those that match no case but name a topic replaced by globs of its cases."""
+    return [found for glob in globs for found in ([glob] if _matched(glob) else _topic_globs(glob) or [glob])]
+
+
+def _topic_globs(glob: str) -> list[str]:
+    topic = TOPICS.get(glob.removesuffix(".*"))
+    return [f"{group}.*" for group in topic.groups] if topic else []
+
+
+def _matched(glob: str) -> bool:
+    return any(fnmatch.fnmatchcase(case.id, glob) for case in CATALOGUE)
+
+
 def _refuse_unmatched(option: str, globs: Sequence[str]) -> None:
-    unmatched = [glob for glob in globs if not fnmatch.filter((case.id for case in CATALOGUE), glob)]
+    unmatched = [glob for glob in globs if not _matched(glob)]
     if unmatched:
         meant = "".join(f"did you mean {guess}? " for glob in unmatched if (guess := _nearest(glob)))
         raise ConformanceRunError(
@@ -429,4 +446,4 @@ def _print_cases(cases: Sequence[Case], console: Console) -> None:
     for case in cases:
         slow = " (slow)" if case.slow else ""
         console.print(f"{case.id}  [dim]{escape(case.about)}{slow}[/]", highlight=False, soft_wrap=True)
-    console.print(f"\n{len(cases)} cases", highlight=False)
+    console.print(f"\n{describe_case_count(len(cases))}", highlight=False)

@@ -219,7 +219,8 @@ _CASES = (
         metavar="GLOB",
         repeatable=True,
         field="globs",
-        help="only cases that match, and each glob must match one; `kproxy conformance list` lists all",
+        help="only cases that match, or those of a [topic](spec/topics/README.md); each glob must match one; "
+        "`kproxy conformance list` lists all",
     ),
     CommandOption(
         name="--skip",

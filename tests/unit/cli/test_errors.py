@@ -77,7 +77,7 @@ COMMAND = b'command = ["sleep", "9"]\n'
         (GOOD + COMMAND, "run --proxy x.toml --mode n", "--mode n: x has m"),
         (GOOD + COMMAND, "run --proxy x.toml --testbed simulator", "cannot run x; use --testbed netns"),
         (b"", "run --case nope", "--case: no case matches nope; `kproxy conformance list` lists all cases"),
-        (b"", "run --case cluster-ip", "no case matches cluster-ip; did you mean 'cluster-ip.*'?"),
+        (b"", "run --case readiness", "no case matches readiness; did you mean 'readiness.*'?"),
         (b"", "list --case nope", "no case matches nope"),
         (b"", "list --regression 1", "--regression 1: no reported bug has this name"),
         (b"", "show nope", "no case has the ID nope; `kproxy conformance list` lists all cases"),

@@ -2,6 +2,7 @@
 
 import json
 import re
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.command import ConformanceRunError, matching_cases, run_conformance, select_cases
 from kproxy.conformance.options import RunOptions
 from kproxy.conformance.reports.results_document import catalogue_document
+from kproxy.spec.topics import TOPICS, Topic, topic_of_case
 
 SLOW = [case.id for case in CATALOGUE if case.slow]
 
@@ -62,6 +64,25 @@ def test_what_is_skipped_is_left_out() -> None:
         if not re.search(r"\.(slices|reached)-", case.id)
     ]
     assert "cluster-ip.slices-are-merged" in {case.id for case in CATALOGUE}
+
+
+@pytest.mark.parametrize(
+    "topic", [topic for topic in TOPICS.values() if topic.groups], ids=attrgetter("name")
+)
+def test_the_name_of_a_topic_selects_its_cases(topic: Topic) -> None:
+    cases = [case for case in CATALOGUE if topic_of_case(case.id) is topic]
+    assert matching_cases((topic.name,)) == cases
+    assert matching_cases((), (topic.name,)) == [case for case in CATALOGUE if case not in cases]
+
+
+def test_a_topic_may_be_written_as_a_glob_unless_it_is_one_of_ids() -> None:
+    assert matching_cases(("change.*",)) == matching_cases(("convergence.*",))
+    assert {case.group for case in matching_cases(("conntrack.*",))} == {"conntrack"}
+
+
+def test_a_topic_without_cases_is_refused() -> None:
+    with pytest.raises(ConformanceRunError, match="no case matches metrics"):
+        matching_cases(("metrics",))
 
 
 @pytest.mark.parametrize(
