@@ -66,7 +66,7 @@ BAD = {
         reported=(
             "lawful:  99 of 100 changes that come alone",
             "clauses: change.in-effect-soon",
-            "1 cases: 1 failed in",
+            "1 case: 1 failed in",
         ),
         status=1,
         case="convergence.changes-are-in-effect-soon",
@@ -75,7 +75,7 @@ BAD = {
         does=HANGS,
         reported=(
             "failed profile default: the subject has not applied a Service within 3 s: node a IPv4",
-            "1 cases: 1 failed in",
+            "1 case: 1 failed in",
         ),
         status=1,
         patience=PATIENCE,
@@ -105,7 +105,7 @@ BAD = {
         reported=(
             "a Service within 12 s: node a IPv4, node b IPv4: ",
             "NO-SUCH-CHAIN",
-            "1 cases: 1 failed in",
+            "1 case: 1 failed in",
         ),
         status=1,
         patience=12,
@@ -113,14 +113,14 @@ BAD = {
     "never-starts-its-ipv6-half": Bad(
         does=f"{bad_tools.BESIDE} {KPROXY}",
         files={"ip6tables-restore": bad_tools.NOTHING},
-        reported=("a Service within 12 s: node a IPv6, node b IPv6: ", "1 cases: 1 failed in"),
+        reported=("a Service within 12 s: node a IPv6, node b IPv6: ", "1 case: 1 failed in"),
         status=1,
         patience=12,
     ),
     "deadlocks-after-some-services": Bad(
         does=f"{bad_tools.BESIDE} {KPROXY}",
         files={"iptables-restore": bad_tools.STOPS},
-        reported=("the subject has not applied a Service within 12 s: node ", "1 cases: 1 failed in"),
+        reported=("the subject has not applied a Service within 12 s: node ", "1 case: 1 failed in"),
         status=1,
         patience=12,
         case="cluster-ip.endpoints-come-and-go",

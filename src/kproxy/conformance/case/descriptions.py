@@ -56,6 +56,11 @@ NO_TRACES = "nothing more and nothing less"
 SAME_ENTRIES = "each is there, and is the one that it was"
 
 
+def describe_case_count(number: int) -> str:
+    """``1 case``, ``2 cases``."""
+    return f"{number} {'case' if number == 1 else 'cases'}"
+
+
 def describe_step(step: Step) -> str:
     """Text of a step."""
     match step:

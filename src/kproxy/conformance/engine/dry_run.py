@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from kproxy.conformance.case import Case
+from kproxy.conformance.case.descriptions import describe_case_count
 from kproxy.conformance.cases import CATALOGUE
 from kproxy.conformance.engine import matrix
 from kproxy.conformance.engine.session import group_into_labs
@@ -34,7 +35,7 @@ def dry_run_lines(
         able = [case for case in claimed if not lacks(case)]
         lacking = {case: case_needs(case, run.options.mode) & run.missing_needs for case in able}
         for profile, members in group_into_labs([case for case in able if not lacking[case]], 0):
-            yield f"  lab {profile.name}: {len(members)} cases"
+            yield f"  lab {profile.name}: {describe_case_count(len(members))}"
             yield from (f"    {case.id}" for case in members)
         for case in able:
             if lacking[case]:

@@ -47,7 +47,7 @@ from kproxy.conformance.case import (
     UnrelatedEntries,
     Wait,
 )
-from kproxy.conformance.case.descriptions import describe_expectation, describe_step
+from kproxy.conformance.case.descriptions import describe_case_count, describe_expectation, describe_step
 from kproxy.conformance.engine import continuous_probes, convergence
 from kproxy.conformance.engine.judging import (
     InstanceProgress,
@@ -105,7 +105,7 @@ async def run_instances(
     reprober = Reprober(testbed)
     for number in range(total):
         current = [(p, plan[number]) for p, plan in zip(running, plans, strict=True) if number < len(plan)]
-        log(f"round {number + 1}/{total}: changing objects of {len(current)} cases")
+        log(f"round {number + 1}/{total}: changing objects of {describe_case_count(len(current))}")
         changes = [change for p, r in current for step in r.mutations for change in p.world.apply_step(step)]
         if changes or number == 0:  # a proxy that is still starting lets every packet pass
             clients = [

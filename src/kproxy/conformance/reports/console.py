@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from kproxy.conformance.case.descriptions import describe_case_count
 from kproxy.conformance.engine.convergence import BOUND, ISOLATED, distributions_by_kind
 from kproxy.conformance.reports.results import CaseResult, Report, Result
 
@@ -154,7 +155,7 @@ def _evidence_and_command(entry: CaseResult, report: Report) -> Iterator[str]:
 
 def summary_line(report: Report) -> str:
     """Number of cases with each result, and the duration, in one line."""
-    return f"\n{report.subject} ({report.mode}): {len(report.results)} cases: {count_results(report)}{latency_line(report)}"
+    return f"\n{report.subject} ({report.mode}): {describe_case_count(len(report.results))}: {count_results(report)}{latency_line(report)}"
 
 
 def latency_line(report: Report, indent: str = "") -> str:

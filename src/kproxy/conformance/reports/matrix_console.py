@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from kproxy.conformance.case.descriptions import describe_case_count
 from kproxy.conformance.reports.console import (
     COLOURS,
     VERDICT_WIDTH,
@@ -84,7 +85,7 @@ def _remarks(outcomes: Iterable[RunOutcome]) -> Iterator[str]:
                 cases.setdefault(key, set()).add(entry.case.id)
                 names.setdefault(key, {})[outcome.name] = None
     for (kind, reason), ids in sorted(cases.items(), key=lambda item: _EXPLAINED.index(item[0][0])):
-        which = next(iter(ids)) if len(ids) == 1 else f"{len(ids)} cases"
+        which = next(iter(ids)) if len(ids) == 1 else describe_case_count(len(ids))
         runs = ", ".join(names[kind, reason])
         yield f"[{COLOURS[kind]}]{kind.value}[/] {runs}: {which}: {escape(reason)}"
 
@@ -96,7 +97,8 @@ def _summary_lines(outcomes: Sequence[RunOutcome], seconds: float) -> Iterator[s
         yield f"{outcome.name:{width}}  {_run_summary(outcome)}"
     subject = outcomes[0].report.subject
     cases = sum(len(outcome.report.results) for outcome in outcomes)
-    yield f"{subject}: {len(outcomes)} runs, {cases} cases in {seconds:.1f} s: {_overall_summary(outcomes)}"
+    runs = f"{len(outcomes)} {'run' if len(outcomes) == 1 else 'runs'}"
+    yield f"{subject}: {runs}, {describe_case_count(cases)} in {seconds:.1f} s: {_overall_summary(outcomes)}"
 
 
 def verdict_lines(outcome: RunOutcome) -> Iterator[str]:

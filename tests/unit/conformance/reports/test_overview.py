@@ -126,7 +126,7 @@ def test_a_line_for_each_run_with_its_kernel_and_one_for_all() -> None:
 
 def test_a_run_that_could_not_be_had_has_no_column() -> None:
     assert shown(outcome("nftables"), refused("ipvs"))[0].split() == ["case", "nftables"]
-    assert shown(refused("ipvs"))[-1] == "my-proxy: 1 runs, 1 cases in 4.0 s: ipvs not judged"
+    assert shown(refused("ipvs"))[-1] == "my-proxy: 1 run, 1 case in 4.0 s: ipvs not judged"
 
 
 def test_when_all_is_well_it_reports_so() -> None:

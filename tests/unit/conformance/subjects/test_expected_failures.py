@@ -142,6 +142,6 @@ def test_a_dry_run_of_a_file_is_about_its_case_alone(
     assert capsys.readouterr().out.splitlines() == [
         "kproxy nftables",
         "  in the simulator",
-        "  lab default: 1 cases",
+        "  lab default: 1 case",
         "    compare.unknown-1",
     ]
