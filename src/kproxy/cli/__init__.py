@@ -69,10 +69,10 @@ def build_parser() -> Parser:
     from kproxy.cli.parser import Parser
     from kproxy.options.option import Front
 
-    root = Parser(prog="kproxy", description=_ABOUT, epilog="`kproxy help COMMAND` says more of each.")
+    root = Parser(prog="kproxy", description=_ABOUT, epilog="`kproxy help COMMAND` describes each.")
     root.add_argument("--version", action="version", version=f"kproxy {__version__}")
     commands = root.add_subparsers(required=True, metavar="COMMAND", title="commands")
-    commands.add_parser("run", help="be this node's service proxy (`kproxy run --help`)")
+    commands.add_parser("run", help="run the service proxy of this node (`kproxy run --help`)")
     conformance.add_conformance_command(commands)
     lab.add_lab_command(commands)
     spec.add_spec_command(commands)
@@ -81,7 +81,10 @@ def build_parser() -> Parser:
     simulate.add_simulate_command(commands)
     completion.add_completion_command(commands)
     add_command(commands, Front.VERSION, _version)
-    commands.add_parser("kubectl", help="the same for the cluster of kubectl's context: `kubectl kproxy`")
+    commands.add_parser(
+        "kubectl",
+        help="explain, compare, trace and lab on the cluster of kubectl's context: `kubectl kproxy`",
+    )
     commands.add_parser("help", help="help on a command: `kproxy help conformance run`")
     return root
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NoReturn
 
 from kproxy.options.commands import REPLACED
@@ -27,7 +27,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the message, and where help is; exit with 2."""
-        self.exit(2, f"{self.prog}: {message}\n`{self.prog} --help` lists what there is\n")
+        listed = "commands" if subparsers(self) else "options"
+        self.exit(2, f"{self.prog}: {message}\n`{self.prog} --help` lists the {listed}\n")
 
     def _suggestion(self, word: str) -> str:
         name = word.partition("=")[0]
@@ -40,18 +41,39 @@ class Parser(argparse.ArgumentParser):
         if action.choices is None or value in action.choices:
             return
         known = [str(choice) for choice in action.choices]
-        what = "command" if isinstance(action, argparse._SubParsersAction) else "value"
-        guess = did_you_mean(str(value), known)
-        text = f"unknown {what} {value}{guess or '; known: ' + ', '.join(known)}"
-        if what == "command":
+        is_command = isinstance(action, argparse._SubParsersAction)
+        guess = self._nearest_command(str(value)) if is_command else did_you_mean(str(value), known)
+        text = (
+            f"unknown {'command' if is_command else 'value'} {value}{guess or '; known: ' + ', '.join(known)}"
+        )
+        if is_command:
             self.error(text)
         raise argparse.ArgumentError(action, text)
+
+    def _nearest_command(self, name: str) -> str:
+        """The command that is meant: one further down that has just this name, else the nearest here, else further down."""
+        below: dict[str, list[str]] = {}
+        for path in _commands_below(self):
+            below.setdefault(path.rpartition(" ")[2], []).append(f"`{path}`")
+        if name not in below and (guess := did_you_mean(name, subparsers(self))):
+            return guess
+        nearest = difflib.get_close_matches(name, below, 1)
+        return f"; did you mean {' or '.join(below[nearest[0]])}?" if nearest else ""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The known word that is nearest, as a question; empty if none is near."""
     found = difflib.get_close_matches(word, list(known), 1)
     return f"; did you mean {found[0]}?" if found else ""
+
+
+def _commands_below(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Whole command lines of the commands that have none below them, but not of the parser's own."""
+    for direct in subparsers(parser).values():
+        for command in subparsers(direct).values():
+            if not subparsers(command):
+                yield command.prog
+        yield from _commands_below(direct)
 
 
 def subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

@@ -63,7 +63,7 @@ _CONFORMANCE = (
     CommandHelp(
         name="conformance fuzz",
         front=Front.FUZZ,
-        about="run generated worlds, and make small what fails",
+        about="run generated worlds, and shrink failing ones",
         examples=(("kproxy conformance fuzz --worlds 50 --seed 7", "the same fifty worlds each time"),),
         statuses=JUDGED,
     ),
@@ -269,9 +269,9 @@ _QUERIES = (
     CommandHelp(
         name="simulate",
         front=Front.SIMULATE,
-        about="whole universes from seeds: changes, faults and packets that repeat themselves",
-        description="Simulates two nodes with their proxies, an API server and clients from a seed: changes, faults and packets, all of "
-        "which a seed repeats to the nanosecond. Each packet is judged by the specification. Needs a kernel of `kproxy lab kernel build`.",
+        about="deterministic simulation: random changes, faults and packets, replayed exactly from a seed",
+        description="Deterministic simulation of two nodes with their proxies, an API server and clients: random changes, faults and "
+        "packets, replayed to the nanosecond from a seed. Each packet is judged by the specification. Needs a kernel of `kproxy lab kernel build`.",
         examples=(("kproxy simulate --seeds 0..99 --mode nftables", "a hundred universes"),),
         statuses=((0, "all was lawful"), (1, "something was not"), (2, "it could not be simulated")),
     ),

@@ -14,10 +14,10 @@ _shtab_kproxy_commands() {
     completion:'Print the completion of a shell.'
     conformance:'judge a service proxy by real packets'
     help:'help on a command: `kproxy help conformance run`'
-    kubectl:'the same for the cluster of kubectl'"'"'s context: `kubectl kproxy`'
+    kubectl:'explain, compare, trace and lab on the cluster of kubectl'"'"'s context: `kubectl kproxy`'
     lab:'a lab of your own cluster, and the kernels that labs can run on'
-    run:'be this node'"'"'s service proxy (`kproxy run --help`)'
-    simulate:'Simulates two nodes with their proxies, an API server and clients from a seed: changes, faults and packets, all of which a seed repeats to the nanosecond. Each packet is judged by the specification. Needs a kernel of `kproxy lab kernel build`.'
+    run:'run the service proxy of this node (`kproxy run --help`)'
+    simulate:'Deterministic simulation of two nodes with their proxies, an API server and clients: random changes, faults and packets, replayed to the nanosecond from a seed. Each packet is judged by the specification. Needs a kernel of `kproxy lab kernel build`.'
     spec:'query the specification'
     trace:'Prints which rule handles a packet: its way through chains, maps and virtual servers, whichever program wrote them, and the outcome. Without -f the rules of this node are read, as root; nothing is changed.'
     version:'Print the version.'
@@ -28,7 +28,7 @@ _shtab_kproxy_commands() {
 _shtab_kproxy_conformance_commands() {
   local _commands=(
     cluster:'Judge the service proxy of a running cluster, by packets in its pods.'
-    fuzz:'Run generated worlds, and make small what fails.'
+    fuzz:'Run generated worlds, and shrink failing ones.'
     list:'List the catalogue.'
     report:'Compare the results of several runs.'
     run:'Judges a service proxy by real packets, in network namespaces of this machine or in a kernel of its own.'
@@ -140,7 +140,7 @@ _shtab_kproxy_conformance_cluster_options=(
   "--remote[an agent outside of the cluster, in the place of the lab\'s remote]:URL:"
   "--configure[the proxy\'s DaemonSet, whose ConfigMap of the same name (key \`config.conf\`) is changed for the cases that need it, and put back]:NAMESPACE/NAME:"
   "--allow-production[run although the cluster looks like one in production]"
-  "*--case[only cases that match, and each glob must match one\; \`kproxy conformance list\` lists all (repeatable)]:GLOB:_kproxy_cases"
+  "*--case[only cases that match, or those of a topic\; each glob must match one\; \`kproxy conformance list\` lists all (repeatable)]:GLOB:_kproxy_cases"
   "*--skip[leave out cases that match, and each glob must match one\; results of such a run are not complete (repeatable)]:GLOB:"
   "--slow[include cases that must wait for real time to pass\; a slow case whose whole ID is given is run anyway]"
   "--xfails[a file of expected failures, one a line\: GLOB \[MODE\]  \# REASON\; a case in it that passes counts as failed]:FILE:_files"
@@ -189,7 +189,7 @@ _shtab_kproxy_conformance_fuzz_defaults_added=0
 
 _shtab_kproxy_conformance_list_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "*--case[only cases that match, and each glob must match one\; \`kproxy conformance list\` lists all (repeatable)]:GLOB:_kproxy_cases"
+  "*--case[only cases that match, or those of a topic\; each glob must match one\; \`kproxy conformance list\` lists all (repeatable)]:GLOB:_kproxy_cases"
   "*--skip[leave out cases that match, and each glob must match one\; results of such a run are not complete (repeatable)]:GLOB:"
   "*--regression[only cases that guard a reported bug\: an issue (\`139628\`, \`cilium\#11746\`), a CVE or an ID (repeatable)]:NAME:"
   {-o,--format}"[form of the output (default\: text)]:form:(text json yaml)"
@@ -218,7 +218,7 @@ _shtab_kproxy_conformance_run_options=(
   "--proxy[the subject\: \`kproxy\`, \`kube-proxy\`, \`kube-router\`, or the path of a subject file (default\: kproxy)]:NAME|FILE.toml:_files"
   "--binary[the subject\'s program]:PATH:_files"
   "--mode[one of the subject\'s modes\; without it, every mode, each in a run of its own]:MODE:"
-  "*--case[only cases that match, and each glob must match one\; \`kproxy conformance list\` lists all (repeatable)]:GLOB:_kproxy_cases"
+  "*--case[only cases that match, or those of a topic\; each glob must match one\; \`kproxy conformance list\` lists all (repeatable)]:GLOB:_kproxy_cases"
   "*--skip[leave out cases that match, and each glob must match one\; results of such a run are not complete (repeatable)]:GLOB:"
   "--last-failed[only the cases that failed or broke in the last run with this folder of \`--evidence\`]"
   "--maxfail[start no further lab when N cases have failed\; cases of one lab run together, and are finished (default\: all cases are run)]:N:"
