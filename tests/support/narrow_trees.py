@@ -14,5 +14,8 @@ from kproxy.proxy.backends.iptables import desired_state
 from tests.support.iptables_model import NARROW
 
 if __name__ == "__main__":
-    with mock.patch.object(desired_state, "SHAPE", NARROW), mock.patch.object(compiler, "CHOICES", 1):
+    with (
+        mock.patch.object(desired_state, "SHAPE", NARROW),
+        mock.patch.object(compiler, "MAX_ENDPOINTS_PER_CHAIN", 1),
+    ):
         sys.exit(main(sys.argv[1:]))

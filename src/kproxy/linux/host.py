@@ -231,7 +231,7 @@ def _read(file: IO[bytes]) -> str:
 
 
 def read_file(path: str) -> str:
-    """Text of a small file, such as one of /proc; `HostError` MISSING if there is none."""
+    """Text of a small file, such as one of /proc.  Raises `HostError` MISSING if there is none."""
     try:
         return Path(path).read_text()
     except OSError as error:
@@ -239,7 +239,7 @@ def read_file(path: str) -> str:
 
 
 def write_file(path: str, text: str) -> None:
-    """Write an existing file of /proc or /sys; `HostError` when the kernel refuses."""
+    """Write an existing file of /proc or /sys.  Raises `HostError` when the kernel refuses."""
     try:
         Path(path).write_text(text)
     except OSError as error:
@@ -247,7 +247,7 @@ def write_file(path: str, text: str) -> None:
 
 
 def read_sysctl(name: str) -> str:
-    """Value of a sysctl, named as ``net/ipv4/ip_forward``; `HostError` MISSING if there is none."""
+    """Value of a sysctl, named as ``net/ipv4/ip_forward``.  Raises `HostError` MISSING if there is none."""
     try:
         # three system calls instead of a file object's ten: an idle daemon does little else
         descriptor = os.open(f"{_SYSCTL_ROOT}/{name}", os.O_RDONLY | os.O_CLOEXEC)

@@ -168,7 +168,7 @@ class Netlink:
 
 
 def netlink_socket(protocol: int, port: int = 0) -> socket.socket:
-    """Open netlink socket with buffers as large as the kernel grants; `HostError` when it cannot be opened."""
+    """Open netlink socket with buffers as large as the kernel grants.  Raises `HostError` when it cannot be opened."""
     try:
         made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
         made.bind((port, 0))

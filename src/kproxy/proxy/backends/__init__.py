@@ -99,7 +99,7 @@ class Applied:
 
 
 class Dataplane(Protocol):
-    """The kernel of one family, as a backend programs it; failures are `HostError`."""
+    """The kernel of one family, as a backend programs it; each method raises `HostError` where it fails."""
 
     def apply(self, plan: Plan) -> Applied:
         """Make the kernel do what the plan says; after a failure the next call writes everything."""
@@ -118,7 +118,7 @@ class Dataplane(Protocol):
 
 
 class WrappedDataplane:
-    """A dataplane around a mode's own, which does all that a subclass does not do otherwise."""
+    """Decorator of a mode's dataplane: it passes every call on; a subclass overrides what it changes."""
 
     def __init__(self, plane: Dataplane) -> None:
         """Wrap a mode's own."""
@@ -167,7 +167,7 @@ class ProxyBackend(Protocol):
     """
 
     follows_service_cidrs: bool
-    """ServiceCIDR objects are watched: rules depend on them, or what is known of flows that an earlier process served."""
+    """ServiceCIDR objects are watched: needed to build rules, or to recognise flows that an earlier process set up."""
 
     counts_services: bool
     """``sync_proxy_rules_no_local_endpoints_total`` counts Services, not service ports."""
@@ -179,19 +179,19 @@ class ProxyBackend(Protocol):
         """Import all that `open_dataplane` needs, before there is a hurry."""
 
     def open_dataplane(self, config: Configuration, family: Family) -> Dataplane:
-        """The kernel of one family, checked and ready; `HostError` where it cannot serve."""
+        """The kernel of one family, checked and ready.  Raises `HostError` where it cannot serve."""
 
     def keeps_sources(self, config: Configuration, family: Family) -> bool:
         """True if the mode brings answers back that go to clients' own addresses, for a relay of everything."""
 
     def prepare_node(self, config: Configuration) -> None:
-        """Do what needs more than CAP_NET_ADMIN (``cfg.init-only``); `HostError`."""
+        """Do what needs more than CAP_NET_ADMIN (``cfg.init-only``).  Raises `HostError`."""
 
     def make_way(self, family: Family) -> None:
-        """Prepare for another mode's first rules beside what this one left, which serves until `drain`; `HostError`."""
+        """Let another mode write its first rules while what this one left still serves, until `drain`.  Raises `HostError`."""
 
     def drain(self, plan: Plan) -> bool:
-        """Withdraw what this mode left from new connections, now that another mode serves the plan; `HostError`.
+        """Withdraw what this mode left from new connections, now that another mode serves the plan.  Raises `HostError`.
 
         What the plan does not serve is removed.  True while the mode holds established connections in the kernel by something
         that `remove_leftovers` would take from them.

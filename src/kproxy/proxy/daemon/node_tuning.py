@@ -73,7 +73,7 @@ def conntrack_sysctls(config: ConntrackSection, cores: int) -> Iterator[Sysctl]:
 
 
 def set_conntrack(config: ConntrackSection) -> None:
-    """Apply the conntrack settings; `HostError` when the kernel refuses any of them (``conntrack.liberal.set``)."""
+    """Apply the conntrack settings.  Raises `HostError` when the kernel refuses any of them (``conntrack.liberal.set``)."""
     for setting in conntrack_sysctls(config, os.cpu_count() or 1):
         if setting.name == _MAX:
             _set_limit(setting)

@@ -43,7 +43,7 @@ def test_what_rules_do_in_any_world_is_lawful(number: int) -> None:
 def test_what_rules_do_is_lawful_with_the_smallest_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     """A world's few Services would be one flat chain, its endpoints chosen in one step."""
     monkeypatch.setattr(desired_state, "SHAPE", NARROW)
-    monkeypatch.setattr(compiler, "CHOICES", 1)
+    monkeypatch.setattr(compiler, "MAX_ENDPOINTS_PER_CHAIN", 1)
     wrong = findings(part(0), "iptables")
     assert not wrong, "\n".join(reported("iptables", each) for each in wrong[:5])
 

@@ -59,8 +59,8 @@ if TYPE_CHECKING:
         ServicePlan,
     )
 
-CHOICES = 64
-"""Endpoints that are chosen from in one chain, which a connection reads half of: some 0.5 us."""
+MAX_ENDPOINTS_PER_CHAIN = 64
+"""More endpoints are grouped, as a connection passes half of a chain's rules on average: about 0.5 us for 64."""
 
 _MARK_MASQUERADE = Jump(names.MARK_MASQUERADE)
 _EXPOSED_AS = {Exposure.EXTERNAL_IP: "external IP", Exposure.LOAD_BALANCER: "loadbalancer IP"}
@@ -288,10 +288,10 @@ def _choices(
 ) -> tuple[list[Rule], list[Chain]]:
     """The rules that choose one of these endpoints evenly, and the chains that they need.
 
-    Up to `CHOICES` rules in one chain are for an endpoint each.  More are first grouped by the next digit of the endpoints' chains' names,
+    Up to `MAX_ENDPOINTS_PER_CHAIN` rules in one chain are for an endpoint each.  More are first grouped by the next digit of the endpoints' chains' names,
     so that an endpoint that comes or goes concerns its own group and how often that is chosen.
     """
-    if len(members) <= CHOICES or len(digits) == names.GROUP_DIGITS:
+    if len(members) <= MAX_ENDPOINTS_PER_CHAIN or len(digits) == names.GROUP_DIGITS:
         groups = {member.chain: [member] for member in members}
     else:
         groups = {}

@@ -111,7 +111,7 @@ class Rewrite:
             yield Block(TableName.NAT, self._nat_lines(), None)
             return
         written: set[ChainName] = set()
-        pending = self._common(TableName.NAT)
+        pending = self._static_chains(TableName.NAT)
         for rules in self.desired.service_rules.values():
             pending.update(rules.own_lines())
             if len(pending) > self.block_chains:
@@ -123,15 +123,15 @@ class Rewrite:
         yield from _blocks(TableName.NAT, _Change(pending, stale, None), self.block_chains)
 
     def _filter(self) -> Iterator[Block]:
-        chains = {**self._common(TableName.FILTER), **_dispatch_lines(self.desired, _FILTER_SHARED)}
+        chains = {**self._static_chains(TableName.FILTER), **_dispatch_lines(self.desired, _FILTER_SHARED)}
         stale = self._stale(TableName.FILTER, chains.keys())
         yield from _blocks(TableName.FILTER, _Change(chains, stale, None), self.block_chains)
 
     def _nat_lines(self) -> Iterator[str]:
         """Lines of one block, rendered while the tool reads: each chain is declared, and so flushed, before its lines."""
-        common, shared = self._common(TableName.NAT), _dispatch_lines(self.desired, _NAT_SHARED)
-        written = {*common, *shared}
-        yield from declared({**common, **dict.fromkeys(shared, ())})
+        static, shared = self._static_chains(TableName.NAT), _dispatch_lines(self.desired, _NAT_SHARED)
+        written = {*static, *shared}
+        yield from declared({**static, **dict.fromkeys(shared, ())})
         for rules in self.desired.service_rules.values():
             texts = rules.own_lines()
             written.update(texts)
@@ -141,7 +141,7 @@ class Rewrite:
         yield from declared(dict.fromkeys(stale, ()))
         yield from removed(stale)
 
-    def _common(self, table: TableName) -> dict[ChainName, tuple[str, ...]]:
+    def _static_chains(self, table: TableName) -> dict[ChainName, tuple[str, ...]]:
         """The canary and the chains that no Service changes; chains of service ports jump to some of them."""
         return {names.CANARY: (), **_render_chains(static_rules.static_chains(self.desired.options)[table])}
 
@@ -183,18 +183,21 @@ class Update:
     def __iter__(self) -> Iterator[Block]:
         pairs = changed(self.last_applied, self.desired)
         before, after = (_dispatch(state, _FILTER_SHARED) for state in (self.last_applied, self.desired))
-        both = self._both(pairs)
-        early = self._constant(TableName.FILTER)
-        early.add(_dispatch_difference(before, both))
+        meanwhile = self._filter_during_nat_change(pairs)
+        early = self._static_difference(TableName.FILTER)
+        early.add(_dispatch_difference(before, meanwhile))
         yield from _blocks(TableName.FILTER, early, self.block_chains)
         yield from self._nat(pairs)
-        yield from _blocks(TableName.FILTER, _dispatch_difference(both, after), self.block_chains)
+        yield from _blocks(TableName.FILTER, _dispatch_difference(meanwhile, after), self.block_chains)
 
     def __str__(self) -> str:
         return "".join(map(str, self))
 
-    def _both(self, pairs: Sequence[Pair]) -> dict[ChainName, tuple[str, ...]]:
-        """Filter's shared chains while nat changes: the refusals of both states, but those that senders would meet whom nat serves in one."""
+    def _filter_during_nat_change(self, pairs: Sequence[Pair]) -> dict[ChainName, tuple[str, ...]]:
+        """Filter's shared chains while nat changes: the refusals of both states.
+
+        Left out are refusals of a state in which alone nat serves their destination: without nat they would refuse all senders.
+        """
         removed, added = map(_refusals, dispatch_difference(pairs))
         before, after = (_served(pair[number] for pair in pairs) for number in (0, 1))
         waiting = [one for one in added if _destination(one) in after - before]
@@ -215,7 +218,7 @@ class Update:
 
     def _nat(self, pairs: Sequence[Pair]) -> Iterator[Block]:
         """New chains, then dispatch, then deletion of unused chains; all in one block if they are few."""
-        pending = self._constant(TableName.NAT)
+        pending = self._static_difference(TableName.NAT)
         for pair in pairs:
             pending.add(_own_difference(*pair))
             if len(pending.written) > self.block_chains:
@@ -225,8 +228,8 @@ class Update:
         pending.add(_dispatch_difference(before, after))
         yield from _blocks(TableName.NAT, pending, self.block_chains)
 
-    def _constant(self, table: TableName) -> _Change:
-        """The constant chains that differ."""
+    def _static_difference(self, table: TableName) -> _Change:
+        """The static chains that differ."""
         old = _render_chains(static_rules.static_chains(self.last_applied.options)[table])
         new = _render_chains(static_rules.static_chains(self.desired.options)[table])
         return _difference(old, new)

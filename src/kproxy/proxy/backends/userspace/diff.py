@@ -32,7 +32,7 @@ def diff(last_applied: DesiredState | None, desired: DesiredState) -> tuple[Bloc
     if before is None or before[TableName.MANGLE] != mangle:
         blocks.append(_whole(TableName.MANGLE, mangle))
     if before is None or before[TableName.FILTER] != filter_:
-        blocks.append(_whole(TableName.FILTER, _meanwhile(last_applied, desired)))
+        blocks.append(_whole(TableName.FILTER, _filter_during_nat_change(last_applied, desired)))
     if before is None or before[TableName.NAT] != nat:
         blocks.append(_whole(TableName.NAT, nat))
     if before is None or before[TableName.FILTER] != filter_:
@@ -40,10 +40,13 @@ def diff(last_applied: DesiredState | None, desired: DesiredState) -> tuple[Bloc
     return tuple(blocks)
 
 
-def _meanwhile(
+def _filter_during_nat_change(
     last_applied: DesiredState | None, desired: DesiredState
 ) -> Mapping[ChainName, tuple[str, ...]]:
-    """Filter while nat changes: the new rules behind the old ones, but none that senders would meet whom nat serves in one state."""
+    """Filter's chains while nat changes: the new rules behind the old ones.
+
+    Left out are refusals of a state in which alone nat serves their destination: without nat they would refuse all senders.
+    """
     chains = desired.tables[TableName.FILTER]
     if last_applied is None:
         return chains
