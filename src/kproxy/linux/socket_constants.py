@@ -5,7 +5,7 @@ Pure numbers, from the kernel's ``include/uapi``.
 
 IP_PKTINFO, IP_MTU_DISCOVER, IP_RECVERR = 8, 10, 11
 IPV6_FREEBIND = 78
-IPV6_MTU_DISCOVER, IPV6_RECVERR, IPV6_HDRINCL = 23, 25, 36
+IPV6_MTU_DISCOVER, IPV6_RECVERR = 23, 25
 PMTUDISC_DONT = 0
 """Fragment rather than set "don't fragment"."""
 
