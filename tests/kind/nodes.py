@@ -7,6 +7,7 @@ prepared by ``--init-only`` on the node, and then with CAP_NET_ADMIN alone on a 
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -27,7 +28,7 @@ from kproxy.conformance.testbeds.netns import NetnsTestbed
 from kproxy.conformance.testbeds.proxies import Proxies
 from kproxy.lab.apiserver import ApiServer
 from kproxy.lab.lab import open_lab
-from kproxy.lab.namespaces import Namespace, process_namespace
+from kproxy.lab.namespaces import Namespace
 from kproxy.lab.network import Network
 from kproxy.lab.processes import Xtables
 from kproxy.lab.topology import NODES
@@ -165,12 +166,17 @@ def start_node(name: str, image: str, files: Path) -> Node:
         wrapped = container.get_wrapped_container()
         wrapped.reload()
         _ready(container)
-        namespace = process_namespace(name, wrapped.attrs["State"]["Pid"])
+        namespace = _namespace_of(name, wrapped.attrs["State"]["Pid"])
         namespace.set(NODE_SYSCTLS)
         return Node(container, namespace)
     except BaseException:
         remove(container)
         raise
+
+
+def _namespace_of(name: str, pid: int) -> Namespace:
+    """Network namespace of a container's first process; ``name`` is its name in the lab only."""
+    return Namespace(name, os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC))
 
 
 def _ready(container: DockerContainer) -> None:

@@ -170,11 +170,6 @@ def create_namespace(name: str) -> Namespace:
         os.close(home)
 
 
-def process_namespace(name: str, pid: int) -> Namespace:
-    """Network namespace of a process, such as a container's first; ``name`` is its name in the lab only."""
-    return Namespace(name, os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC))
-
-
 class CurrentNamespace(Namespace):
     """The network namespace that this process is in already: nothing is entered, so no privilege is needed."""
 

@@ -130,11 +130,6 @@ class ApiServer:
         return len(dropped)
 
     @property
-    def open_watches(self) -> tuple[ResourceKind, ...]:
-        """Kinds being watched, one entry for each watch."""
-        return tuple(watch.resource.kind for watch in self._watches)
-
-    @property
     def current_watches(self) -> tuple[ResourceKind, ...]:
         """Kinds of the watches whose clients have been sent all there is, one entry for each watch."""
         return tuple(watch.resource.kind for watch in self._watches if watch.is_current)

@@ -263,9 +263,9 @@ async def test_a_client_that_goes_away_is_forgotten(server: ApiServer, client: C
     async with client.watch(SERVICES) as stream:
         put(server, "a")
         assert await stream.events(1) == [("ADDED", "a")]
-        assert server.open_watches == (ResourceKind.SERVICE,)
+        await until(lambda: server.current_watches == (ResourceKind.SERVICE,))
         stream.response.close()
-        await until(lambda: not server.open_watches)
+        await until(lambda: not server.current_watches)
 
 
 @served()

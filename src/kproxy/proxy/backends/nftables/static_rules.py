@@ -327,7 +327,3 @@ def _base_chains(options: Options) -> Iterator[Chain]:
     ):
         rules = (*dropped.get(point, ()), *(Rule((_NEW, Jump(check))) for check in checks))
         yield Chain(f"filter-{point.value}", rules, Hook(point, FILTER))
-
-
-BASE_CHAINS = tuple(chain.name for chain in _base_chains(Options()))
-"""Names of the base chains."""
