@@ -16,7 +16,7 @@ from kproxy.linux import host
 from kproxy.linux.host import HostError, Reason
 from kproxy.model.network import Family
 from kproxy.proxy.backends.iptables import names
-from kproxy.proxy.backends.iptables.desired_state import build_ruleset, desired_state
+from kproxy.proxy.backends.iptables.desired_state import desired_state
 from kproxy.proxy.backends.iptables.kernel import (
     IptablesKernel,
     Tools,
@@ -32,6 +32,7 @@ from kproxy.proxy.backends.xtables.blocks import Block
 from kproxy.proxy.backends.xtables.kernel import unchanged
 from kproxy.proxy.backends.xtables.rules import PacketCounter, TableName
 from kproxy.proxy.plan import NodePorts, Plan
+from tests.support.iptables_model import build_ruleset
 from tests.support.numbered_plans import numbered, plan
 from tests.support.plans import plan_of
 from tests.support.recorded_jumps import recorded_jumps

@@ -40,13 +40,13 @@ from kproxy.linux.netfilter.rules import (
 )
 from kproxy.linux.netfilter.sources import TraceSource, source_kind
 from kproxy.model.network import Address, Family, Network, Protocol
-from kproxy.proxy.backends.iptables.rules import Ruleset
 from kproxy.proxy.backends.ipvs import names as ipvs_names
 from kproxy.proxy.backends.ipvs.compile import DesiredVirtualServer
 from kproxy.proxy.backends.ipvs.desired_state import DesiredState
 from kproxy.proxy.backends.ipvs.rules import AddressKey, Key, Member, rule_text
 from kproxy.proxy.backends.nftables import rules as nft
 from kproxy.proxy.backends.xtables import rules as iptables
+from tests.support.iptables_model import Ruleset
 from tests.support.nftables_table import SimulatedTable
 
 BUILTIN = ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING")

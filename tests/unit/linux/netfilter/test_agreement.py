@@ -20,7 +20,6 @@ from kproxy.linux.netfilter.packet_state import TracedPacket as TracePacket
 from kproxy.linux.netfilter.sources import TraceSource, merge_sources
 from kproxy.model.network import Address, Packet
 from kproxy.proxy.backends.iptables import static_rules
-from kproxy.proxy.backends.iptables.desired_state import build_ruleset
 from kproxy.proxy.backends.iptables.desired_state import desired_state as iptables_program
 from kproxy.proxy.backends.ipvs.compile import Context
 from kproxy.proxy.backends.ipvs.desired_state import desired_state as ipvs_program
@@ -31,6 +30,7 @@ from kproxy.proxy.backends.nftables.static_rules import Options as NftOptions
 from kproxy.proxy.plan import Plan
 from kproxy.tools.trace.answer import trace_packet
 from tests.support import saved_rules as saved
+from tests.support.iptables_model import build_ruleset
 from tests.support.nftables_table import SimulatedTable
 from tests.support.simulated_worlds import findings
 from tests.support.traced import outcome

@@ -13,7 +13,7 @@ Packets that nat does not rewrite, since no endpoint may answer, are rejected or
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kproxy.linux.netfilter.matches import (
     SOURCE_IS_LOCAL,
@@ -36,11 +36,11 @@ from kproxy.linux.netfilter.rules import (
 from kproxy.model.network import format_address
 from kproxy.proxy.backends import node_ports
 from kproxy.proxy.backends.iptables import names
-from kproxy.proxy.backends.iptables.dispatch_tree import Destination
 from kproxy.proxy.backends.iptables.names import SharedChain
+from kproxy.proxy.backends.iptables.rules import NamedEndpoint, SharedRule
 from kproxy.proxy.backends.node_ports import LOOPBACK_IPV4
 from kproxy.proxy.backends.pods import from_pods
-from kproxy.proxy.backends.xtables.rules import PacketCounter, to_port
+from kproxy.proxy.backends.xtables.rules import Destination, PacketCounter
 from kproxy.proxy.plan import Exposure, MasqueradePolicy, OnEmpty
 
 if TYPE_CHECKING:
@@ -81,22 +81,6 @@ class Context:
     node_ports: NodePorts
     endpoint_comments: bool = True
     count_localhost: bool = False
-
-
-class SharedRule(NamedTuple):
-    """A rule, the shared chain it belongs to, and the destination it matches."""
-
-    chain: SharedChain
-    rule: Rule
-    destination: Destination
-
-
-class NamedEndpoint(NamedTuple):
-    """An endpoint, the text ``10.0.0.1:80`` (``[fd00::1]:80``), and the chain named after it."""
-
-    endpoint: PoolEndpoint
-    text: str
-    chain: ChainName
 
 
 def dispatch(service: ServicePlan, context: Context) -> Iterator[SharedRule]:
@@ -152,13 +136,6 @@ def _has_endpoints(frontend: Frontend) -> bool:
     return bool(frontend.pool.endpoints or (frontend.shortcut and frontend.shortcut.endpoints))
 
 
-def _frontend_matches(service: ServicePlan, frontend: Frontend) -> tuple[Match, ...]:
-    # Clauses ``cluster-ip.undefined-port.not-served``, ``cluster-ip.undefined-protocol.not-served``,
-    # ``external-address.undefined-port.not-served``.
-    transport = to_port(service.protocol, frontend.port)
-    return (transport,) if frontend.address is None else (destination_in(frontend.address), transport)
-
-
 def _destination(service: ServicePlan, frontend: Frontend) -> Destination:
     return Destination(frontend.address, service.protocol, frontend.port)
 
@@ -166,25 +143,27 @@ def _destination(service: ServicePlan, frontend: Frontend) -> Destination:
 def _counting_rule(service: ServicePlan, frontend: Frontend, suffix: str) -> SharedRule:
     """Rule before the node port's own: the same jump for 127.0.0.0/8, with an nfacct counter."""
     counted = CountPacket(PacketCounter.LOCALHOST_ACCEPTED.value)
-    matches = (*_frontend_matches(service, frontend), destination_in(LOOPBACK_IPV4), counted)
+    destination = _destination(service, frontend)
+    matches = (*destination.matches, destination_in(LOOPBACK_IPV4), counted)
     rule = Rule((*matches, Jump(names.EXTERNAL_PREFIX + suffix)), str(service.name))
-    return SharedRule(SharedChain.NAT_NODE_PORTS, rule, _destination(service, frontend))
+    return SharedRule(SharedChain.NAT_NODE_PORTS, rule, destination)
 
 
 def _dispatch_rule(service: ServicePlan, frontend: Frontend, suffix: str) -> SharedRule:
-    matches = _frontend_matches(service, frontend)
+    destination = _destination(service, frontend)
+    matches = destination.matches
     match frontend.exposure:
         case Exposure.CLUSTER_IP:
             target = names.POOL_PREFIX[frontend.pool.scope] + suffix
             rule = Rule((*matches, Jump(target)), f"{service.name} cluster IP")
         case Exposure.NODE_PORT:
             rule = Rule((*matches, Jump(names.EXTERNAL_PREFIX + suffix)), str(service.name))
-            return SharedRule(SharedChain.NAT_NODE_PORTS, rule, _destination(service, frontend))
+            return SharedRule(SharedChain.NAT_NODE_PORTS, rule, destination)
         case Exposure.EXTERNAL_IP | Exposure.LOAD_BALANCER as exposure:
             prefix = names.EXTERNAL_PREFIX if frontend.sources is None else names.SOURCE_RANGES_PREFIX
             comment = f"{service.name} {_EXPOSED_AS[exposure]}"
             rule = Rule((*matches, Jump(prefix + suffix)), comment)
-    return SharedRule(SharedChain.NAT_SERVICES, rule, _destination(service, frontend))
+    return SharedRule(SharedChain.NAT_SERVICES, rule, destination)
 
 
 def _firewall(service: ServicePlan, frontend: Frontend, suffix: str) -> Iterator[SharedRule]:
@@ -194,7 +173,8 @@ def _firewall(service: ServicePlan, frontend: Frontend, suffix: str) -> Iterator
 
     Clause ``source-ranges.outside-dropped``.
     """
-    addressed, destination = _frontend_matches(service, frontend), _destination(service, frontend)
+    destination = _destination(service, frontend)
+    addressed = destination.matches
     if not _has_endpoints(frontend):
         for source in _admitted(frontend):
             admitted = Rule((source_in(source), *addressed, End.RETURN))
@@ -207,7 +187,8 @@ def _reject_rule(service: ServicePlan, frontend: Frontend, context: Context) -> 
     target: Step = End.DROP if frontend.on_empty is OnEmpty.DROP else Reject()
     missing = "local endpoints" if frontend.on_empty is OnEmpty.DROP else "endpoints"
     comment = f"{service.name} has no {missing}"
-    addressed, destination = _frontend_matches(service, frontend), _destination(service, frontend)
+    destination = _destination(service, frontend)
+    addressed = destination.matches
     if frontend.exposure is Exposure.CLUSTER_IP:
         yield SharedRule(SharedChain.FILTER_SERVICES, Rule((*addressed, target), comment), destination)
     elif frontend.address is not None:
@@ -272,7 +253,7 @@ def _pool_chains(
     rules: list[Rule] = []
     for frontend in service.frontends:
         if frontend.exposure is Exposure.CLUSTER_IP and frontend.pool.scope is scope:
-            addressed = _frontend_matches(service, frontend)
+            addressed = _destination(service, frontend).matches
             rules += _masquerade(frontend.masquerade, addressed, f"{service.name} cluster IP", context)
     subject = f"{service.name} -> " if context.endpoint_comments else ""
     if service.affinity_seconds is not None:

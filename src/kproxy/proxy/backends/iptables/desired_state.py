@@ -27,8 +27,7 @@ from kproxy.proxy.backends.iptables.dispatch import (
 )
 from kproxy.proxy.backends.iptables.dispatch_tree import SHAPE
 from kproxy.proxy.backends.iptables.names import SharedChain
-from kproxy.proxy.backends.iptables.rules import Ruleset
-from kproxy.proxy.backends.xtables.rules import PacketCounter, TableName, render, specification
+from kproxy.proxy.backends.xtables.rules import PacketCounter, render, specification
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -206,34 +205,6 @@ def desired_state(
             fragment = ServiceRules(service, context)
         fragments[service.name] = fragment
     return DesiredState(context, options, fragments, shape, base)
-
-
-def build_ruleset(desired: DesiredState) -> Ruleset:
-    """The whole as typed rules: to compare with what the text of a diff leads to."""
-    tables = {
-        table: {c.name: c for c in found}
-        for table, found in static_rules.static_chains(desired.options).items()
-    }
-    for fragment in desired.service_rules.values():
-        tables[TableName.NAT].update({chain.name: chain for chain in fragment.chains()})
-    empty: SharedTrees[Rule] = empty_trees(desired.context.family, desired.shape)
-    rules = [one for f in desired.service_rules.values() for one in f.placed(_itself)]
-    for shared, trees in edited_trees(dict.fromkeys(SharedChain, empty), (), rules).items():
-        last = static_rules.node_port_rules(desired.context) if shared is SharedChain.NAT_SERVICES else ()
-        chains = trees.chains(shared, _itself, last)
-        tables[shared.table].update({name: Chain(name, found) for name, found in chains.items()})
-    guard = static_rules.martian_guard(desired.context)
-    if guard is not None:
-        tables[TableName.FILTER][guard.name] = guard
-    for hook in static_rules.hook_rules(localhost=guard is not None):
-        tables[hook.table][hook.hook.name] = Chain(hook.hook.name, hook.rules)
-    for table, known in tables.items():
-        known.update({name: Chain(name) for name in names.OWN_CHAINS[table] if name not in known})
-    return Ruleset(desired.context.family, tables)
-
-
-def _itself(rule: Rule) -> Rule:
-    return rule
 
 
 def _is_large(plan: Plan) -> bool:

@@ -19,15 +19,16 @@ from kproxy.proxy.backends.iptables.dispatch_tree import (
     TreeRule,
     chains_of,
     key_space,
+    tree_key,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from kproxy.linux.netfilter.rules import Rule
-    from kproxy.proxy.backends.iptables.compile import SharedRule
     from kproxy.proxy.backends.iptables.dispatch_tree import Shape
     from kproxy.proxy.backends.iptables.names import SharedChain
+    from kproxy.proxy.backends.iptables.rules import SharedRule
     from kproxy.proxy.backends.xtables.rules import ChainName
 
 _ADDRESS_BITS = {Family.IPV4: IPV4_BITS, Family.IPV6: IPV6_BITS}
@@ -44,7 +45,9 @@ class Placed(NamedTuple, Generic[Item]):
 def placed(rule: SharedRule, owner: str, number: int, item: Item) -> Placed[Item]:
     """One rule of a service port as ``item``; ``owner`` is the service port's identity, ``number`` counts its rules."""
     destination = rule.destination
-    return Placed(rule.chain, destination.address is not None, TreeRule(destination.key, owner, number, item))
+    return Placed(
+        rule.chain, destination.address is not None, TreeRule(tree_key(destination), owner, number, item)
+    )
 
 
 class SharedTrees(NamedTuple, Generic[Item]):

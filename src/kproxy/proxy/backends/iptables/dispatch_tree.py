@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from kproxy.model.network import Address
-    from kproxy.proxy.backends.xtables.rules import ChainName
+    from kproxy.proxy.backends.xtables.rules import ChainName, Destination
 
 Item = TypeVar("Item")
 
@@ -71,18 +71,12 @@ SHAPE = Shape(flat=32, leaf=8, bits=3, depth=6)
 chain of 32 at most 0.4 us, which is worth its readability; of 100 it would be more than a tree of any size."""
 
 
-class Destination(NamedTuple):
-    """Destination that a rule of a tree matches; ``address`` None: any that has node ports."""
-
-    address: Address | None
-    protocol: Protocol
-    port: int
-
-    @property
-    def key(self) -> int:
-        """The number that stands for it."""
-        address = 0 if self.address is None else int(self.address)
-        return (address << _PROTOCOL_BITS | _PROTOCOLS.index(self.protocol)) << _PORT_BITS | self.port
+def tree_key(destination: Destination) -> int:
+    """The number that stands for a destination."""
+    address = 0 if destination.address is None else int(destination.address)
+    return (
+        address << _PROTOCOL_BITS | _PROTOCOLS.index(destination.protocol)
+    ) << _PORT_BITS | destination.port
 
 
 class TreeRule(NamedTuple, Generic[Item]):

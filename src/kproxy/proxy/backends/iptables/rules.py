@@ -1,21 +1,27 @@
-"""All rules of one family as a value, hooks of the builtin chains included.  Pure."""
+"""Typed values of iptables mode, beside the rules of `kproxy.linux.netfilter`.  Pure."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import msgspec
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from kproxy.linux.netfilter.rules import Rule
+    from kproxy.proxy.backends.iptables.names import SharedChain
+    from kproxy.proxy.backends.xtables.rules import ChainName, Destination
+    from kproxy.proxy.plan import PoolEndpoint
 
-    from kproxy.linux.netfilter.rules import Chain
-    from kproxy.model.network import Family
-    from kproxy.proxy.backends.xtables.rules import ChainName, TableName
+
+class SharedRule(NamedTuple):
+    """A rule, the shared chain it belongs to, and the destination it matches."""
+
+    chain: SharedChain
+    rule: Rule
+    destination: Destination
 
 
-class Ruleset(msgspec.Struct, frozen=True, gc=False):
-    """All chains of ours in one family, by table and name; the keys of builtin chains are names of `Point`."""
+class NamedEndpoint(NamedTuple):
+    """An endpoint, the text ``10.0.0.1:80`` (``[fd00::1]:80``), and the chain named after it."""
 
-    family: Family
-    tables: Mapping[TableName, Mapping[ChainName, Chain]]
+    endpoint: PoolEndpoint
+    text: str
+    chain: ChainName

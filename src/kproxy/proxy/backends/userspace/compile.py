@@ -23,8 +23,8 @@ from kproxy.linux.netfilter.rules import Dnat, End, Is, Reject, Rule
 from kproxy.proxy.backends.node_ports import node_port_destinations
 from kproxy.proxy.backends.pods import from_pods
 from kproxy.proxy.backends.userspace import names
-from kproxy.proxy.backends.userspace.rules import ChainRule, Destination
-from kproxy.proxy.backends.xtables.rules import to_port
+from kproxy.proxy.backends.userspace.rules import ChainRule
+from kproxy.proxy.backends.xtables.rules import Destination, to_port
 from kproxy.proxy.plan import MasqueradePolicy, OnEmpty
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def refusals(service: ServicePlan, context: Context) -> Iterator[ChainRule]:
     ``external-policy.local.drop-without-local-endpoint``, ``internal-policy.local.drop-without-local-endpoint``.
     """
     for frontend in service.frontends:
-        addressed, empty = _addressed(service, frontend), not frontend.pool.endpoints
+        to, empty = _destination(service, frontend), not frontend.pool.endpoints
         target: Step = End.DROP if frontend.on_empty is OnEmpty.DROP else Reject()
         comment = f"{service.name} has no endpoints"
         where = (
@@ -83,11 +83,11 @@ def refusals(service: ServicePlan, context: Context) -> Iterator[ChainRule]:
         if empty:
             for sender in _senders(frontend):
                 for destination in where:
-                    rule = Rule((*destination, *sender, *addressed, target), comment)
-                    yield ChainRule(names.PORTALS_FILTER, rule, _destination(service, frontend))
+                    rule = Rule((*destination, *sender, *to.matches, target), comment)
+                    yield ChainRule(names.PORTALS_FILTER, rule, to)
         if frontend.sources is not None:
-            rule = Rule((*addressed, End.DROP), f"{service.name} is not for this source")
-            yield ChainRule(names.PORTALS_FILTER, rule, _destination(service, frontend))
+            rule = Rule((*to.matches, End.DROP), f"{service.name} is not for this source")
+            yield ChainRule(names.PORTALS_FILTER, rule, to)
 
 
 def admissions(service: ServicePlan) -> Iterator[ChainRule]:
@@ -128,12 +128,12 @@ def _translate(
     sender: tuple[Match, ...],
     socket: PoolEndpoint,
 ) -> Iterator[ChainRule]:
-    target = Dnat(socket.address, socket.port)
+    to, target = _destination(service, frontend), Dnat(socket.address, socket.port)
     for source in _senders(frontend):
         both = _both(sender, source)
         if both is not None:
-            rule = Rule((*both, *_addressed(service, frontend), target), str(service.name))
-            yield ChainRule(chain, rule, _destination(service, frontend))
+            rule = Rule((*both, *to.matches, target), str(service.name))
+            yield ChainRule(chain, rule, to)
 
 
 def _both(sender: tuple[Match, ...], source: tuple[Match, ...]) -> tuple[Match, ...] | None:
@@ -153,11 +153,6 @@ def _network(found: Pattern) -> Network:
 
 def _destination(service: ServicePlan, frontend: Frontend) -> Destination:
     return Destination(frontend.address, service.protocol, frontend.port)
-
-
-def _addressed(service: ServicePlan, frontend: Frontend) -> tuple[Match, ...]:
-    transport = to_port(service.protocol, frontend.port)
-    return (transport,) if frontend.address is None else (destination_in(frontend.address), transport)
 
 
 def _senders(frontend: Frontend) -> tuple[tuple[Match, ...], ...]:

@@ -15,8 +15,7 @@ from kproxy.proxy.backends.xtables.rules import TableName, specification
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kproxy.proxy.backends.userspace.rules import Destination
-    from kproxy.proxy.backends.xtables.rules import ChainName
+    from kproxy.proxy.backends.xtables.rules import ChainName, Destination
     from kproxy.proxy.plan import Plan, ServicePlan, ServicePortName
 
 

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
     from kproxy.proxy.backends.userspace.desired_state import DesiredState
-    from kproxy.proxy.backends.userspace.rules import Destination
-    from kproxy.proxy.backends.xtables.rules import ChainName
+    from kproxy.proxy.backends.xtables.rules import ChainName, Destination
 
 
 def diff(last_applied: DesiredState | None, desired: DesiredState) -> tuple[Block, ...]:

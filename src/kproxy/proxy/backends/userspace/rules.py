@@ -6,16 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from kproxy.linux.netfilter.rules import Rule
-    from kproxy.model.network import Address, Protocol
-    from kproxy.proxy.backends.xtables.rules import ChainName
-
-
-class Destination(NamedTuple):
-    """Destination of packets to a frontend; ``address`` None: the node's addresses."""
-
-    address: Address | None
-    protocol: Protocol
-    port: int
+    from kproxy.proxy.backends.xtables.rules import ChainName, Destination
 
 
 class ChainRule(NamedTuple):

@@ -8,8 +8,9 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kproxy.linux.netfilter.matches import destination_in
 from kproxy.linux.netfilter.patterns import AnyFlag, FieldName, Masked, Prefix, Span
 from kproxy.linux.netfilter.rules import (
     ALL_BITS,
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kproxy.linux.netfilter.patterns import Pattern, Selector
-    from kproxy.linux.netfilter.rules import Chain, Point, Rule, Step
-    from kproxy.model.network import Protocol
+    from kproxy.linux.netfilter.rules import Chain, Match, Point, Rule, Step
+    from kproxy.model.network import Address, Protocol
 
 ChainName = str
 
@@ -73,6 +74,24 @@ _TRANSPORT_PORT = (FieldName.PROTOCOL, FieldName.PORT)
 def to_port(protocol: Protocol, port: int) -> Is:
     """The packet's protocol and destination port."""
     return Is(_TRANSPORT_PORT, (protocol.value.lower(), port))
+
+
+class Destination(NamedTuple):
+    """Destination of packets to a frontend; ``address`` None: any address of the node that has node ports."""
+
+    address: Address | None
+    protocol: Protocol
+    port: int
+
+    @property
+    def matches(self) -> tuple[Match, ...]:
+        """The matches of its address, if it has one, and of its port.
+
+        Clauses ``cluster-ip.undefined-port.not-served``, ``cluster-ip.undefined-protocol.not-served``,
+        ``external-address.undefined-port.not-served``.
+        """
+        transport = to_port(self.protocol, self.port)
+        return (transport,) if self.address is None else (destination_in(self.address), transport)
 
 
 def specification(rule: Rule, mark: str = "#010x") -> str:

@@ -14,7 +14,7 @@ import pytest
 from kproxy.linux.netfilter.rules import Chain, Chance, Jump
 from kproxy.model.network import Family, Protocol
 from kproxy.proxy.backends.iptables import names
-from kproxy.proxy.backends.iptables.desired_state import build_ruleset, desired_state
+from kproxy.proxy.backends.iptables.desired_state import desired_state
 from kproxy.proxy.backends.iptables.static_rules import Options
 from kproxy.proxy.backends.xtables.rules import PacketCounter, TableName, render
 from kproxy.proxy.plan import (
@@ -27,6 +27,7 @@ from kproxy.proxy.plan import (
     PoolScope,
     ServicePlan,
 )
+from tests.support.iptables_model import build_ruleset
 from tests.support.plans import frontend, plan_of, pool, service
 
 SUFFIX = "XPGD46QRK7WJZT7O"  # ns1/svc1:p80, tcp

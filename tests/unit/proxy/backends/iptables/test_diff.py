@@ -7,18 +7,19 @@ import pytest
 from hypothesis import given, settings
 
 from kproxy.linux.netfilter.restore import BUILTIN, RestoredTables
-from kproxy.proxy.backends.iptables.desired_state import DesiredState, build_ruleset, desired_state
+from kproxy.proxy.backends.iptables.desired_state import DesiredState, desired_state
 from kproxy.proxy.backends.iptables.diff import Rewrite, Update, diff
-from kproxy.proxy.backends.iptables.dispatch_tree import SHAPE, Destination, Shape
+from kproxy.proxy.backends.iptables.dispatch_tree import SHAPE, Shape
 from kproxy.proxy.backends.iptables.static_rules import Options
 from kproxy.proxy.backends.xtables.blocks import LEGACY_BLOCK_CHAINS, Block
-from kproxy.proxy.backends.xtables.rules import TableName, render
+from kproxy.proxy.backends.xtables.rules import Destination, TableName, render
 from kproxy.proxy.plan import Exposure, Plan, ServicePlan
 from tests.support.iptables_model import (
     NARROW,
     OPTIONS,
     SHAPES,
     SMALL_BLOCKS,
+    build_ruleset,
     existing,
     held,
     rewritten,

@@ -15,7 +15,6 @@ from kproxy.proxy.backends.iptables.dispatch_tree import (
     NODE_PORT_BITS,
     SHAPE,
     Branch,
-    Destination,
     Leaf,
     Node,
     Shape,
@@ -24,8 +23,9 @@ from kproxy.proxy.backends.iptables.dispatch_tree import (
     chains_of,
     entries_of,
     key_space,
+    tree_key,
 )
-from kproxy.proxy.backends.xtables.rules import specification
+from kproxy.proxy.backends.xtables.rules import Destination, specification
 from tests.support.iptables_model import NARROW, Chains, rules_met_in
 
 ROOT = "KUBE-SERVICES"
@@ -59,7 +59,7 @@ def entry(destination: Destination) -> TreeRule[str]:
     where = f"-d {destination.address} " if destination.address is not None else ""
     protocol = destination.protocol.value.lower()
     rule = f"{where}-p {protocol} -m {protocol} --dport {destination.port} -j KUBE-SVC-X"
-    return TreeRule(destination.key, str(destination), 0, rule)
+    return TreeRule(tree_key(destination), str(destination), 0, rule)
 
 
 def tree(bits: int, shape: Shape, found: set[Destination]) -> Tree[str]:
@@ -156,10 +156,10 @@ def test_what_does_not_change_is_shared() -> None:
 
 def test_a_name_identifies_its_group() -> None:
     addresses = key_space(IPV4_BITS, 3)
-    key = Destination(ip_address("10.96.0.10"), Protocol.UDP, 53).key
+    key = tree_key(Destination(ip_address("10.96.0.10"), Protocol.UDP, 53))
     assert addresses.name(key, addresses.boundaries.index(14)) == "10.96.0.0/14"
     ports = key_space(NODE_PORT_BITS, 3)
-    key = Destination(None, Protocol.TCP, 30080).key
+    key = tree_key(Destination(None, Protocol.TCP, 30080))
     assert ports.name(key, ports.boundaries.index(6)) == "tcp/28672-32767"
     matches = ports.matches(key, ports.boundaries.index(6), 0)
     assert specification(Rule(matches)) == "-p tcp -m tcp --dport 28672:32767"
