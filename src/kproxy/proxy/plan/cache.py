@@ -7,22 +7,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kproxy.model.api import Key
-from kproxy.model.network import Address, Protocol
 from kproxy.proxy.snapshot import Note, ServiceInfo
 
 if TYPE_CHECKING:
-    from kproxy.proxy.plan.values import PlanSettings, ServicePlan
-
-Claim = tuple[Address | None, int, Protocol]
-"""Key that only one Service can have: address (None: node port), port and protocol."""
+    from kproxy.proxy.plan.values import FrontendKey, PlanSettings, ServicePlan
 
 
 @dataclass(frozen=True, slots=True)
 class FrontendClaims:
-    """Claims of all Services: the claimants of each address, port and protocol, and in ``conflicts`` the claims with more than one claimant."""
+    """Claims of all Services on frontends: the claimants of each, and in ``conflicts`` the frontends with more than one claimant."""
 
-    claimants: Mapping[Claim, tuple[Key, ...]] = field(default_factory=dict)
-    conflicts: frozenset[Claim] = frozenset()
+    claimants: Mapping[FrontendKey, tuple[Key, ...]] = field(default_factory=dict)
+    conflicts: frozenset[FrontendKey] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

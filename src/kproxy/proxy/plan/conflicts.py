@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable, Mapping
 from msgspec.structs import replace
 
 from kproxy.model.api import Key
-from kproxy.proxy.plan.cache import Claim, FrontendClaims
-from kproxy.proxy.plan.values import Exposure, Frontend, ServicePlan
+from kproxy.proxy.plan.cache import FrontendClaims
+from kproxy.proxy.plan.values import Exposure, Frontend, FrontendKey, ServicePlan
 from kproxy.proxy.snapshot import Note
 
 _RANK = {
@@ -24,11 +24,11 @@ _RANK = {
     Exposure.NODE_PORT: 3,
 }
 
-Drafts = Mapping[Key, tuple[ServicePlan, ...]]
+PlansByService = Mapping[Key, tuple[ServicePlan, ...]]
 
 
 def update_claims(
-    claims: FrontendClaims, before: Drafts, after: Drafts, changed: Iterable[Key]
+    claims: FrontendClaims, before: PlansByService, after: PlansByService, changed: Iterable[Key]
 ) -> FrontendClaims:
     """``claims`` updated for the changed Services; the same object when no Service claims anything else than before."""
     moves = [(key, _changed_claims(before.get(key), after.get(key, ()))) for key in changed]
@@ -49,10 +49,10 @@ def update_claims(
 
 
 def resolve_conflicts(
-    claims: FrontendClaims, per_service: Drafts
+    claims: FrontendClaims, per_service: PlansByService
 ) -> tuple[dict[Key, tuple[ServicePlan, ...]], tuple[Note, ...]]:
     """Reduced plans of the Services that lose a claim, and a note for each loss."""
-    lost: dict[Key, set[Claim]] = {}
+    lost: dict[Key, set[FrontendKey]] = {}
     notes: list[Note] = []
     for claim in claims.conflicts:
         winner, *losers = sorted(
@@ -65,18 +65,20 @@ def resolve_conflicts(
     return settled, tuple(sorted(notes, key=lambda note: (note.key, note.text)))
 
 
-def _changed_claims(before: Iterable[ServicePlan] | None, after: Iterable[ServicePlan]) -> Collection[Claim]:
+def _changed_claims(
+    before: Iterable[ServicePlan] | None, after: Iterable[ServicePlan]
+) -> Collection[FrontendKey]:
     """Claims that are new or withdrawn."""
     if before is None:
         return _wanted(after)
     return _wanted(before).keys() ^ _wanted(after).keys()
 
 
-def _wanted(plans: Iterable[ServicePlan]) -> dict[Claim, Frontend]:
+def _wanted(plans: Iterable[ServicePlan]) -> dict[FrontendKey, Frontend]:
     return {(f.address, f.port, plan.protocol): f for plan in plans for f in plan.frontends}
 
 
-def _toggle(claimants: dict[Claim, tuple[Key, ...]], claim: Claim, key: Key) -> None:
+def _toggle(claimants: dict[FrontendKey, tuple[Key, ...]], claim: FrontendKey, key: Key) -> None:
     """Add the claimant, or remove it if it is there."""
     present = claimants.get(claim)
     if present is None:
@@ -91,11 +93,11 @@ def _toggle(claimants: dict[Claim, tuple[Key, ...]], claim: Claim, key: Key) -> 
         del claimants[claim]
 
 
-def _without(plan: ServicePlan, lost: set[Claim]) -> ServicePlan:
+def _without(plan: ServicePlan, lost: set[FrontendKey]) -> ServicePlan:
     kept = tuple(f for f in plan.frontends if (f.address, f.port, plan.protocol) not in lost)
     return plan if len(kept) == len(plan.frontends) else replace(plan, frontends=kept)
 
 
-def _format_claim(claim: Claim) -> str:
+def _format_claim(claim: FrontendKey) -> str:
     address, port, protocol = claim
     return f"{protocol.value} {'node port' if address is None else address} {port}"

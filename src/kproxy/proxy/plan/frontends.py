@@ -11,6 +11,7 @@ from kproxy.proxy.plan.pools import cluster_pool, local_pool, serving_endpoints
 from kproxy.proxy.plan.values import (
     Exposure,
     Frontend,
+    FrontendKey,
     MasqueradePolicy,
     OnEmpty,
     PlanSettings,
@@ -19,15 +20,13 @@ from kproxy.proxy.plan.values import (
 )
 from kproxy.proxy.snapshot import Note, TrafficPolicy
 
-Place = tuple[Address | None, int, Protocol]
-
 
 def plan_service(
     service: snapshot.ServiceInfo, settings: PlanSettings
 ) -> tuple[tuple[ServicePlan, ...], tuple[Note, ...]]:
     """Plans of a Service's ports as if no other Service existed, and notes."""
     notes: list[Note] = []
-    taken: set[Place] = set()
+    taken: set[FrontendKey] = set()
     plans = tuple([_service_plan(service, port, settings, taken, notes) for port in service.ports])
     return plans, tuple(notes)
 
@@ -36,7 +35,7 @@ def _service_plan(
     service: snapshot.ServiceInfo,
     port: snapshot.ServicePortInfo,
     settings: PlanSettings,
-    taken: set[Place],
+    taken: set[FrontendKey],
     notes: list[Note],
 ) -> ServicePlan:
     frontends = []

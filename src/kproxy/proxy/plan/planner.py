@@ -35,13 +35,13 @@ def make_plan(snapshot: Snapshot, settings: PlanSettings, previous: Plan | None 
         )
     if previous is None or previous.family is not snapshot.family:
         previous = _empty_plan(settings)
-    memo = _update_per_service(snapshot, settings, previous.cache)
-    resolved, conflict_notes = resolve_conflicts(memo.claims, memo.per_service)
-    memo = replace(memo, resolved={k: _kept(_effective(previous.cache, k), v) for k, v in resolved.items()})
+    cache = _update_per_service(snapshot, settings, previous.cache)
+    resolved, conflict_notes = resolve_conflicts(cache.claims, cache.per_service)
+    cache = replace(cache, resolved={k: _kept(_effective(previous.cache, k), v) for k, v in resolved.items()})
     return Plan(
         family=snapshot.family,
         services=_same(
-            previous.services, chain.from_iterable({**memo.per_service, **memo.resolved}.values())
+            previous.services, chain.from_iterable({**cache.per_service, **cache.resolved}.values())
         ),
         node_ports=node_ports(settings),
         detector=settings.detector,
@@ -51,10 +51,10 @@ def make_plan(snapshot: Snapshot, settings: PlanSettings, previous: Plan | None 
         notes=(
             *settings.notes,
             *snapshot.notes,
-            *chain.from_iterable(memo.notes[key] for key in sorted(memo.notes)),
+            *chain.from_iterable(cache.notes[key] for key in sorted(cache.notes)),
             *conflict_notes,
         ),
-        cache=memo,
+        cache=cache,
     )
 
 
@@ -69,26 +69,26 @@ def _empty_plan(settings: PlanSettings) -> Plan:
     )
 
 
-def _update_per_service(snapshot: Snapshot, settings: PlanSettings, memo: PlanCache) -> PlanCache:
+def _update_per_service(snapshot: Snapshot, settings: PlanSettings, cache: PlanCache) -> PlanCache:
     """Cache with each changed Service's plans, notes and claims updated from the snapshot."""
     policy = _without_node_ports(settings)
-    changed = changed_keys(memo.services, snapshot.services)
-    if policy != memo.settings:
+    changed = changed_keys(cache.services, snapshot.services)
+    if policy != cache.settings:
         changed.update(snapshot.services)
-    per_service, notes = dict(memo.per_service), dict(memo.notes)
+    per_service, notes = dict(cache.per_service), dict(cache.notes)
     for key in changed:
         _replan(key, snapshot, settings, per_service, notes)
         if key in per_service:
-            per_service[key] = _kept(_effective(memo, key), per_service[key])
-    if any(key not in memo.per_service for key in changed):
+            per_service[key] = _kept(_effective(cache, key), per_service[key])
+    if any(key not in cache.per_service for key in changed):
         per_service = {key: per_service[key] for key in snapshot.services}
     return PlanCache(
         services=snapshot.services,
         settings=policy,
         per_service=per_service,
         notes=notes,
-        claims=update_claims(memo.claims, memo.per_service, per_service, changed),
-        resolved=memo.resolved,
+        claims=update_claims(cache.claims, cache.per_service, per_service, changed),
+        resolved=cache.resolved,
     )
 
 
@@ -103,10 +103,10 @@ def _replan(
     if key not in snapshot.services:
         per_service.pop(key, None)
         return
-    plans, remarks = plan_service(snapshot.services[key], settings)
+    plans, own_notes = plan_service(snapshot.services[key], settings)
     per_service[key] = plans
-    if remarks:
-        notes[key] = remarks
+    if own_notes:
+        notes[key] = own_notes
 
 
 def _without_node_ports(settings: PlanSettings) -> PlanSettings:
@@ -121,9 +121,9 @@ def _without_node_ports(settings: PlanSettings) -> PlanSettings:
     )
 
 
-def _effective(memo: PlanCache, key: Key) -> Plans:
+def _effective(cache: PlanCache, key: Key) -> Plans:
     """A Service's plans as published: the reduced ones where it lost a conflict."""
-    return memo.resolved.get(key) or memo.per_service.get(key, ())
+    return cache.resolved.get(key) or cache.per_service.get(key, ())
 
 
 def _kept(before: Plans, after: Plans) -> Plans:

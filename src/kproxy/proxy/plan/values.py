@@ -86,6 +86,10 @@ class Frontend(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     allow_hairpin_source: bool = False
 
 
+FrontendKey = tuple[Address | None, int, Protocol]
+"""Address (None for a node port), port and protocol of a frontend: no two frontends of a plan have the same."""
+
+
 class ServicePlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Plan of one service port in one family.
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from kproxy.model import api
 from kproxy.model.network import Address, Family, Protocol, parse_address
-from kproxy.proxy.snapshot.fields import Complain, is_port, note_reporter
+from kproxy.proxy.snapshot.fields import ReportNote, is_port, note_reporter
 from kproxy.proxy.snapshot.values import EndpointInfo, Note
 
 PROTOCOLS: Mapping[str | None, Protocol] = {None: Protocol.TCP, **{p.value: p for p in Protocol}}
@@ -65,7 +65,7 @@ def ready_endpoints(
 
 
 def _targets(
-    ports: Iterable[api.EndpointPort], merged: Mapping[PortKey, _Merged], report: Complain
+    ports: Iterable[api.EndpointPort], merged: Mapping[PortKey, _Merged], report: ReportNote
 ) -> list[tuple[int, _Merged]]:
     """Port numbers of a slice with the mapping that their endpoints go to; a port without number has none.
 
@@ -84,7 +84,7 @@ def _targets(
 
 
 def _add(
-    items: Iterable[api.Endpoint], targets: list[tuple[int, _Merged]], family: Family, report: Complain
+    items: Iterable[api.Endpoint], targets: list[tuple[int, _Merged]], family: Family, report: ReportNote
 ) -> None:
     """Add a slice's endpoints to the targets; of several addresses only the first has a meaning.
 

@@ -9,17 +9,17 @@ from functools import lru_cache
 from kproxy.model import api
 from kproxy.proxy.snapshot.values import Note
 
-Complain = Callable[[str], None]
+ReportNote = Callable[[str], None]
 """Function that takes the text of a note about the object at hand."""
 
 
-def note_reporter(item: api.Object, notes_out: list[Note]) -> Complain:
-    """A `Complain` that appends to ``notes_out``."""
+def note_reporter(item: api.Object, notes_out: list[Note]) -> ReportNote:
+    """A `ReportNote` that appends to ``notes_out``."""
 
-    def complain(text: str) -> None:
+    def report(text: str) -> None:
         notes_out.append(Note(type(item).__name__, api.key_of(item), text))
 
-    return complain
+    return report
 
 
 _LONGEST_PORT_NAME = 63

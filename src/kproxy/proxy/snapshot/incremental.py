@@ -30,15 +30,15 @@ def normalise(cluster: Cluster, family: Family, previous: Snapshot | None = None
     """
     if previous is None or previous.family is not family:
         previous = _empty_cache(family)
-    memo = previous.cache
-    index, touched = _reindex(memo, cluster.slices, family)
+    cache = previous.cache
+    index, touched = _reindex(cache, cluster.slices, family)
     touched = {key for key in touched if key in cluster.services}
-    touched |= changed_keys(memo.source.services, cluster.services)
-    services, notes = dict(previous.services), dict(memo.notes)
+    touched |= changed_keys(cache.source.services, cluster.services)
+    services, notes = dict(previous.services), dict(cache.notes)
     for key in touched:
-        service, remarks = normalise_service(cluster.services.get(key), index.get(key, ()), family)
+        service, own_notes = normalise_service(cluster.services.get(key), index.get(key, ()), family)
         _put(services, key, service)
-        _put(notes, key, remarks or None)
+        _put(notes, key, own_notes or None)
     return Snapshot(
         family=family,
         services=_in_order(services, previous.services, touched),

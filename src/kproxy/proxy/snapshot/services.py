@@ -11,7 +11,7 @@ from kproxy.model import api
 from kproxy.model.api import key_of
 from kproxy.model.network import Address, Family, Network, family_of, parse_address, parse_network
 from kproxy.proxy.snapshot.endpoints import PROTOCOLS, PortKey, merge_endpoints, ready_endpoints
-from kproxy.proxy.snapshot.fields import Complain, is_port, is_port_name, note_reporter
+from kproxy.proxy.snapshot.fields import ReportNote, is_port, is_port_name, note_reporter
 from kproxy.proxy.snapshot.values import Note, ServiceInfo, ServicePortInfo, ServicePortName, TrafficPolicy
 
 DEFAULT_AFFINITY_SECONDS = 10800
@@ -28,22 +28,22 @@ def normalise_service(
     if item is None or not _is_proxied(item) or _has_no_family_address(item.spec, family):
         return None, ()
     notes: list[Note] = []
-    complain = note_reporter(item, notes)
+    report = note_reporter(item, notes)
     spec = item.spec
-    cluster_ips = _addresses(spec.cluster_ips or [spec.cluster_ip], family, complain)
+    cluster_ips = _addresses(spec.cluster_ips or [spec.cluster_ip], family, report)
     if not cluster_ips:
         return None, tuple(notes)
-    external = _policy(spec.external_traffic_policy, complain)
+    external = _policy(spec.external_traffic_policy, report)
     health_check_port = _health_check_port(spec, external)
     service = ServiceInfo(
         key=key_of(item),
         cluster_ip=cluster_ips[0],
-        external_ips=_addresses(spec.external_ips or (), family, complain),
-        load_balancer_ips=_load_balancer_ips(item.status.load_balancer, family, complain),
-        source_ranges=_source_ranges(spec.load_balancer_source_ranges or (), family, complain),
-        internal_policy=_policy(spec.internal_traffic_policy, complain),
+        external_ips=_addresses(spec.external_ips or (), family, report),
+        load_balancer_ips=_load_balancer_ips(item.status.load_balancer, family, report),
+        source_ranges=_source_ranges(spec.load_balancer_source_ranges or (), family, report),
+        internal_policy=_policy(spec.internal_traffic_policy, report),
         external_policy=external,
-        affinity_seconds=_affinity_seconds(spec, complain),
+        affinity_seconds=_affinity_seconds(spec, report),
         health_check_port=health_check_port,
         health_check_endpoints=ready_endpoints(slices, family) if health_check_port else frozenset(),
         ports=_ports(item, slices, family, notes),
@@ -76,7 +76,7 @@ def _has_no_family_address(spec: api.ServiceSpec, family: Family) -> bool:
     return family is Family.IPV6 and ":" not in spec.cluster_ip and ":" not in "".join(spec.cluster_ips or ())
 
 
-def _addresses(texts: Iterable[str], family: Family, complain: Complain) -> tuple[Address, ...]:
+def _addresses(texts: Iterable[str], family: Family, report: ReportNote) -> tuple[Address, ...]:
     """Addresses of the family among ``texts``, without repetition, in their order.
 
     Clauses ``external-ip.bad-text.skipped``, ``objects.addresses.leading-zeros-decimal``,
@@ -86,14 +86,14 @@ def _addresses(texts: Iterable[str], family: Family, complain: Complain) -> tupl
     for text in texts:
         address = parse_address(text)
         if address is None:
-            complain(f"{text!r} is not an IP address")
+            report(f"{text!r} is not an IP address")
         elif family_of(address) is family and address not in found:
             found.append(address)
     return tuple(found)
 
 
 def _load_balancer_ips(
-    status: api.LoadBalancerStatus, family: Family, complain: Complain
+    status: api.LoadBalancerStatus, family: Family, report: ReportNote
 ) -> tuple[Address, ...]:
     """Ingress addresses the node captures.
 
@@ -105,10 +105,10 @@ def _load_balancer_ips(
     ingress = status.ingress
     if not ingress:
         return ()
-    return _addresses((i.ip for i in ingress if i.ip and i.ip_mode in (None, "VIP")), family, complain)
+    return _addresses((i.ip for i in ingress if i.ip and i.ip_mode in (None, "VIP")), family, report)
 
 
-def _source_ranges(texts: Iterable[str], family: Family, complain: Complain) -> tuple[Network, ...] | None:
+def _source_ranges(texts: Iterable[str], family: Family, report: ReportNote) -> tuple[Network, ...] | None:
     """Source ranges of the family, None for no restriction.
 
     Clauses ``source-ranges.other-family-only.either``, ``source-ranges.zero-range.allows-all``,
@@ -118,7 +118,7 @@ def _source_ranges(texts: Iterable[str], family: Family, complain: Complain) -> 
     for text in texts:
         network = parse_network(text)
         if network is None:
-            complain(f"source range {text!r} is not a CIDR")
+            report(f"source range {text!r} is not a CIDR")
         elif network.version == (4 if family is Family.IPV4 else 6):
             found[network] = None
     if not found or any(network.prefixlen == 0 for network in found):
@@ -126,16 +126,16 @@ def _source_ranges(texts: Iterable[str], family: Family, complain: Complain) -> 
     return tuple(found)
 
 
-def _policy(text: str | None, complain: Complain) -> TrafficPolicy:
+def _policy(text: str | None, report: ReportNote) -> TrafficPolicy:
     """Traffic policy of a field; an unset or unknown value means Cluster (``cluster-ip.reaches-ready-endpoint``)."""
     if text == "Local":
         return TrafficPolicy.LOCAL
     if text not in (None, "", "Cluster"):
-        complain(f"traffic policy {text!r} is unknown; Cluster holds")
+        report(f"traffic policy {text!r} is unknown; Cluster holds")
     return TrafficPolicy.CLUSTER
 
 
-def _affinity_seconds(spec: api.ServiceSpec, complain: Complain) -> int | None:
+def _affinity_seconds(spec: api.ServiceSpec, report: ReportNote) -> int | None:
     if spec.session_affinity != "ClientIP":
         return None
     config = spec.session_affinity_config
@@ -143,7 +143,7 @@ def _affinity_seconds(spec: api.ServiceSpec, complain: Complain) -> int | None:
     if seconds is None:
         return DEFAULT_AFFINITY_SECONDS
     if not 0 < seconds <= MAX_AFFINITY_SECONDS:
-        complain(f"affinity timeout {seconds} is out of range; {DEFAULT_AFFINITY_SECONDS} holds")
+        report(f"affinity timeout {seconds} is out of range; {DEFAULT_AFFINITY_SECONDS} holds")
         return DEFAULT_AFFINITY_SECONDS
     return seconds
 
@@ -172,7 +172,7 @@ def _ports(
     )
 
 
-def _wanted_ports(item: api.Service, complain: Complain) -> dict[PortKey, api.ServicePort]:
+def _wanted_ports(item: api.Service, report: ReportNote) -> dict[PortKey, api.ServicePort]:
     """Usable entries of ``spec.ports``; of two with the same name and protocol the first.
 
     Clauses ``protocol.same-number.independent``, ``protocol.udp.served``, ``protocol.sctp.served``.
@@ -182,13 +182,13 @@ def _wanted_ports(item: api.Service, complain: Complain) -> dict[PortKey, api.Se
         protocol = PROTOCOLS.get(port.protocol)
         key = (port.name or "", protocol)
         if protocol is None or not is_port(port.port) or not 0 <= port.node_port < 65536:
-            complain(
+            report(
                 f"port {port.name!r} ({port.protocol} {port.port}, node port {port.node_port}) is not valid"
             )
         elif not is_port_name(port.name or ""):
-            complain(f"port {port.name!r} has no valid name")
+            report(f"port {port.name!r} has no valid name")
         elif key in wanted:
-            complain(f"port {port.name!r} ({port.protocol} {port.port}) repeats a name")
+            report(f"port {port.name!r} ({port.protocol} {port.port}) repeats a name")
         else:
             wanted[port.name or "", protocol] = port
     return wanted

@@ -198,13 +198,13 @@ def desired_state(
         base = previous if previous.shape == shape else None
     else:
         old, base = {}, None
-    fragments = {}
+    service_rules = {}
     for service in plan.services:
-        fragment = old.get(service.name)
-        if fragment is None or fragment.service is not service:
-            fragment = ServiceRules(service, context)
-        fragments[service.name] = fragment
-    return DesiredState(context, options, fragments, shape, base)
+        rules = old.get(service.name)
+        if rules is None or rules.service is not service:
+            rules = ServiceRules(service, context)
+        service_rules[service.name] = rules
+    return DesiredState(context, options, service_rules, shape, base)
 
 
 def _is_large(plan: Plan) -> bool:

@@ -18,7 +18,7 @@ from kproxy.proxy.backends.ipvs.rules import (
     Member,
     Server,
 )
-from kproxy.proxy.plan import Exposure, Frontend, MasqueradePolicy, OnEmpty, Pool, ServicePlan
+from kproxy.proxy.plan import Exposure, Frontend, FrontendKey, MasqueradePolicy, OnEmpty, Pool, ServicePlan
 
 STICKY_SCHEDULERS = ("mh", "sh")
 """Schedulers that hash the client's address, best first: affinity where the kernel's persistence cannot be used."""
@@ -69,10 +69,6 @@ class IpvsObjects:
     virtuals: Mapping[Key, DesiredVirtualServer]
     members: frozenset[Member]
     addresses: frozenset[Address]
-
-
-FrontendKey = tuple[Address | None, int, Protocol]
-"""Address (None for a node port), port and protocol of a frontend."""
 
 
 def shortcut_keys(service: ServicePlan) -> Iterator[FrontendKey]:

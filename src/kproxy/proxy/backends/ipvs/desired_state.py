@@ -13,7 +13,6 @@ from kproxy.proxy.backends.ipvs import static_rules
 from kproxy.proxy.backends.ipvs.compile import (
     Context,
     DesiredVirtualServer,
-    FrontendKey,
     IpvsObjects,
     ipvs_objects,
     shortcut_keys,
@@ -21,7 +20,7 @@ from kproxy.proxy.backends.ipvs.compile import (
 from kproxy.proxy.backends.ipvs.names import IpSet
 from kproxy.proxy.backends.ipvs.rules import Key, Member, Ruleset
 from kproxy.proxy.backends.ipvs.static_rules import ChainContext, Options
-from kproxy.proxy.plan import Plan, ServicePlan, ServicePortName
+from kproxy.proxy.plan import FrontendKey, Plan, ServicePlan, ServicePortName
 
 SharedObject = Member | Address
 """Object that several service ports may need."""
@@ -62,9 +61,7 @@ class DesiredState:
 
     def virtuals(self) -> dict[Key, DesiredVirtualServer]:
         """All virtual servers."""
-        return {
-            key: v for fragment in self.service_rules.values() for key, v in fragment.objects.virtuals.items()
-        }
+        return {key: v for rules in self.service_rules.values() for key, v in rules.objects.virtuals.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +90,18 @@ def desired_state(
     numbers = _ShortcutNumbers(old.values())
     prefix, _ = static_rules.mark_masks(options)
     whole = 0xFFFF_FFFF & ~options.masquerade_mark
-    fragments = {}
+    service_rules = {}
     for service in plan.services:
-        fragment = old.get(service.name)
-        if fragment is None or not same or fragment.service is not service:
+        rules = old.get(service.name)
+        if rules is None or not same or rules.service is not service:
             own = {key: numbers.number(key) for key in shortcut_keys(service)}
             marks = {
                 key: prefix | _insert_zero_bit(number, options.masquerade_mark) for key, number in own.items()
             }
-            fragment = ServiceRules(service, own, ipvs_objects(service, marks, whole, context))
-        fragments[service.name] = fragment
+            rules = ServiceRules(service, own, ipvs_objects(service, marks, whole, context))
+        service_rules[service.name] = rules
     checks = frozenset(Member(IpSet.HEALTH_CHECK_NODE_PORT, str(check.port)) for check in plan.health_checks)
-    return DesiredState(context, chain_context, fragments, _uses(previous, fragments), checks)
+    return DesiredState(context, chain_context, service_rules, _uses(previous, service_rules), checks)
 
 
 def delta(before: DesiredState, after: DesiredState) -> Delta:
@@ -126,18 +123,18 @@ def delta(before: DesiredState, after: DesiredState) -> Delta:
 def _pairs(
     old: Mapping[ServicePortName, ServiceRules], new: Mapping[ServicePortName, ServiceRules]
 ) -> Iterator[tuple[ServiceRules | None, ServiceRules | None]]:
-    for name, fragment in new.items():
+    for name, rules in new.items():
         known = old.get(name)
-        if known is not fragment:
-            yield known, fragment
-    yield from ((fragment, None) for name, fragment in old.items() if name not in new)
+        if known is not rules:
+            yield known, rules
+    yield from ((rules, None) for name, rules in old.items() if name not in new)
 
 
 def _uses(
-    previous: DesiredState | None, fragments: Mapping[ServicePortName, ServiceRules]
+    previous: DesiredState | None, service_rules: Mapping[ServicePortName, ServiceRules]
 ) -> Mapping[SharedObject, int]:
     moves: Counter[SharedObject] = Counter()
-    for before, after in _pairs(previous.service_rules if previous is not None else {}, fragments):
+    for before, after in _pairs(previous.service_rules if previous is not None else {}, service_rules):
         moves.update(_objects_of(after))
         moves.subtract(_objects_of(before))
     moved = {use: by for use, by in moves.items() if by}
@@ -153,10 +150,10 @@ def _uses(
     return uses
 
 
-def _objects_of(fragment: ServiceRules | None) -> Iterator[SharedObject]:
-    if fragment is not None:
-        yield from fragment.objects.members
-        for address in fragment.objects.addresses:
+def _objects_of(rules: ServiceRules | None) -> Iterator[SharedObject]:
+    if rules is not None:
+        yield from rules.objects.members
+        for address in rules.objects.addresses:
             yield address
             yield Member(IpSet.IPVS_IPS, format_address(address))
 

@@ -29,7 +29,7 @@ from kproxy.proxy.plan import (
     ServicePlan,
 )
 
-Places = dict[PoolScope, tuple[PoolEndpoint, ...]]
+NumberedEndpoints = dict[PoolScope, tuple[PoolEndpoint, ...]]
 """The endpoints of each pool by number."""
 
 
@@ -58,29 +58,29 @@ Shared = SetElement | CountChain
 """Object that several service ports may need; it stays as long as one of them does."""
 
 
-def service_elements(service: ServicePlan, places: Places) -> Iterator[SetElement]:
+def service_elements(service: ServicePlan, numbered: NumberedEndpoints) -> Iterator[SetElement]:
     """All elements that belong to this service port alone."""
     for frontend in service.frontends:
-        yield from _frontend_elements(service, frontend, places)
+        yield from _frontend_elements(service, frontend, numbered)
 
 
-def shared_objects(service: ServicePlan, places: Places) -> Iterator[Shared]:
+def shared_objects(service: ServicePlan, numbered: NumberedEndpoints) -> Iterator[Shared]:
     """Objects that the service port needs and others may need too, each once."""
     internal = {f.address for f in service.frontends if f.exposure is Exposure.CLUSTER_IP and f.address}
     for address in internal:
         yield SetElement(names.CLUSTER_IPS, (address,))
-    for address in {e.address for pool in places.values() for e in pool if e.may_be_here}:
+    for address in {e.address for pool in numbered.values() for e in pool if e.may_be_here}:
         yield SetElement(names.HAIRPIN, (address, address))
     if service.affinity_seconds is None:
         yield from dict.fromkeys(
-            CountChain(_maps_of(frontend), choice, len(pool.endpoints))
+            CountChain(_maps_of(frontend), role, len(pool.endpoints))
             for frontend in service.frontends
-            for choice, pool in _pools(frontend)
+            for role, pool in _pools(frontend)
             if len(pool.endpoints) > 1
         )
 
 
-def affinity_chains(service: ServicePlan, places: Places) -> tuple[Chain, ...]:
+def affinity_chains(service: ServicePlan, numbered: NumberedEndpoints) -> tuple[Chain, ...]:
     """The chains of a service port with affinity, none without; a chain comes after those it leads to.
 
     No expression of nft can tell which endpoint a map has chosen, so each endpoint has a chain that remembers its
@@ -91,10 +91,10 @@ def affinity_chains(service: ServicePlan, places: Places) -> tuple[Chain, ...]:
     if service.affinity_seconds is None:
         return ()
     seconds = service.affinity_seconds
-    endpoints = {(e.address, e.port): e for pool in places.values() for e in pool}
+    endpoints = {(e.address, e.port): e for pool in numbered.values() for e in pool}
     return (
         *(_endpoint_chain(service, endpoint, seconds) for endpoint in endpoints.values()),
-        *(_sticky_chain(service, scope, pool, seconds) for scope, pool in places.items() if pool),
+        *(_sticky_chain(service, scope, pool, seconds) for scope, pool in numbered.items() if pool),
     )
 
 
@@ -116,19 +116,21 @@ def assign_numbers(
     return (*filled, *rest)
 
 
-def _frontend_elements(service: ServicePlan, frontend: Frontend, places: Places) -> Iterator[SetElement]:
-    way, key = _maps_of(frontend), _key(service, frontend)
-    for choice, pool in _pools(frontend):
-        yield SetElement(choice.dispatch(way), key, Goto(_picking_chain(service, way, choice, pool)))
+def _frontend_elements(
+    service: ServicePlan, frontend: Frontend, numbered: NumberedEndpoints
+) -> Iterator[SetElement]:
+    maps, key = _maps_of(frontend), _key(service, frontend)
+    for role, pool in _pools(frontend):
+        yield SetElement(role.dispatch(maps), key, Goto(_picking_chain(service, maps, role, pool)))
         if service.affinity_seconds is None:
-            name = choice.endpoints(way)
-            for number, endpoint in enumerate(places[pool.scope]):
+            name = role.endpoints(maps)
+            for number, endpoint in enumerate(numbered[pool.scope]):
                 yield SetElement(name, (*key, number), (endpoint.address, endpoint.port))
-    if (policy := _policy(frontend, way)) is not None:
-        yield SetElement(way.policies, key, Goto(policy))
+    if (policy := _policy(frontend, maps)) is not None:
+        yield SetElement(maps.policies, key, Goto(policy))
     if not frontend.pool.endpoints:
         refusal = End.DROP if frontend.on_empty is OnEmpty.DROP else Goto(names.REJECT)
-        yield SetElement(way.no_endpoints, key, refusal)
+        yield SetElement(maps.no_endpoints, key, refusal)
     if frontend.sources is not None:
         yield SetElement(names.FIREWALL_IPS, key)
         for source in _admitted(frontend):
@@ -143,21 +145,21 @@ def _pools(frontend: Frontend) -> Iterator[tuple[PoolRole, Pool]]:
         yield PoolRole.SHORTCUT, frontend.shortcut
 
 
-def _picking_chain(service: ServicePlan, way: FrontendMaps, choice: PoolRole, pool: Pool) -> str:
+def _picking_chain(service: ServicePlan, maps: FrontendMaps, role: PoolRole, pool: Pool) -> str:
     if service.affinity_seconds is not None:
         return names.sticky_chain(service, pool.scope)
-    return choice.one_of(way, len(pool.endpoints))
+    return role.one_of(maps, len(pool.endpoints))
 
 
-def _policy(frontend: Frontend, way: FrontendMaps) -> str | None:
+def _policy(frontend: Frontend, maps: FrontendMaps) -> str | None:
     """The chain between the frontend and its pools; None for a cluster IP, and without endpoints."""
     if frontend.exposure is Exposure.CLUSTER_IP or not any(_pools(frontend)):
         return None
     match frontend.masquerade:
         case MasqueradePolicy.ALWAYS if frontend.shortcut is None:
-            return way.cluster
+            return maps.cluster
         case MasqueradePolicy.NEVER if frontend.shortcut is not None:
-            return way.local
+            return maps.local
     raise AssertionError(f"no traffic policy asks for {frontend.masquerade} of {frontend.exposure}")
 
 

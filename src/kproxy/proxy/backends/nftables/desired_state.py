@@ -16,7 +16,7 @@ from operator import is_not
 from kproxy.linux.netfilter.rules import Chain
 from kproxy.model.network import Network
 from kproxy.proxy.backends.nftables import compile, names, static_rules  # noqa: A004 - the stage's name
-from kproxy.proxy.backends.nftables.compile import CountChain, Places, SetElement, Shared
+from kproxy.proxy.backends.nftables.compile import CountChain, NumberedEndpoints, SetElement, Shared
 from kproxy.proxy.backends.nftables.rules import CollectionDefinition
 from kproxy.proxy.backends.nftables.static_rules import Context, Options
 from kproxy.proxy.plan import Plan, ServicePlan, ServicePortName
@@ -27,7 +27,7 @@ class ServiceRules:
     """One service port's part.  Same plan: the same object, as `desired_state` makes it."""
 
     service: ServicePlan
-    endpoint_numbers: Places
+    endpoint_numbers: NumberedEndpoints
 
     def elements(self) -> Iterator[SetElement]:
         """Its own elements."""
@@ -66,8 +66,8 @@ class DesiredState:
         for needed in self.reference_counts:
             if isinstance(needed, CountChain):
                 yield static_rules.endpoint_choice_chain(*needed)
-        for fragment in self.service_rules.values():
-            yield from fragment.chains()
+        for rules in self.service_rules.values():
+            yield from rules.chains()
 
 
 def desired_state(plan: Plan, options: Options, previous: DesiredState | None = None) -> DesiredState:
@@ -82,14 +82,14 @@ def desired_state(plan: Plan, options: Options, previous: DesiredState | None = 
     if previous is None:
         previous = DesiredState(context, (), {}, {}, frozenset())
     moves = _service_changes(previous, plan.services)
-    fragments = dict(previous.service_rules)
-    for name, (_, fragment) in moves.items():
-        if fragment is None:
-            del fragments[name]
+    service_rules = dict(previous.service_rules)
+    for name, (_, rules) in moves.items():
+        if rules is None:
+            del service_rules[name]
         else:
-            fragments[name] = fragment
+            service_rules[name] = rules
     uses = _reference_counts(previous.reference_counts, moves.values())
-    return DesiredState(context, plan.services, fragments, uses, frozenset(_node_elements(plan)))
+    return DesiredState(context, plan.services, service_rules, uses, frozenset(_node_elements(plan)))
 
 
 Pair = tuple[ServiceRules | None, ServiceRules | None]
@@ -121,12 +121,12 @@ def _differing(
 
 
 def _fragment(service: ServicePlan, before: ServiceRules | None) -> ServiceRules:
-    old: Places = before.endpoint_numbers if before is not None else {}
-    places = {
+    old: NumberedEndpoints = before.endpoint_numbers if before is not None else {}
+    numbered = {
         scope: compile.assign_numbers(old[scope], pool.endpoints) if scope in old else pool.endpoints
         for scope, pool in compile.used_pools(service).items()
     }
-    return ServiceRules(service, places)
+    return ServiceRules(service, numbered)
 
 
 def _service_changes(

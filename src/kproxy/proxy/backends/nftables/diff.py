@@ -77,8 +77,8 @@ class Rewrite:
         yield from map(AddChain, chains)
         yield from (AddRules(chain) for chain in chains if chain.rules)
         batches = _ElementCommands(collections)
-        for fragment in desired.service_rules.values():
-            yield from batches.take(fragment.elements())
+        for rules in desired.service_rules.values():
+            yield from batches.take(rules.elements())
         yield from batches.take(
             element for element in desired.reference_counts if isinstance(element, SetElement)
         )
@@ -181,8 +181,8 @@ class Update:
     @cached_property
     def _shared(self) -> tuple[set[Shared], set[Shared]]:
         """Shared objects that are not needed any more, and those that were not needed before."""
-        old = {thing for fragment, _ in self._pairs if fragment for thing in fragment.shared()}
-        new = {thing for _, fragment in self._pairs if fragment for thing in fragment.shared()}
+        old = {thing for rules, _ in self._pairs if rules for thing in rules.shared()}
+        new = {thing for _, rules in self._pairs if rules for thing in rules.shared()}
         unused = {thing for thing in old - new if thing not in self.desired.reference_counts}
         return unused, {thing for thing in new - old if thing not in self.last_applied.reference_counts}
 
@@ -199,10 +199,10 @@ def diff(
     return Update(last_applied, desired, leftovers or {})
 
 
-def _chains(fragments: Iterable[ServiceRules | None], moved: Iterable[Shared]) -> dict[ChainName, Chain]:
+def _chains(service_rules: Iterable[ServiceRules | None], moved: Iterable[Shared]) -> dict[ChainName, Chain]:
     """Chains that are added or removed, by name."""
     counts = [static_rules.endpoint_choice_chain(*thing) for thing in moved if isinstance(thing, CountChain)]
-    own = [chain for fragment in fragments if fragment is not None for chain in fragment.chains()]
+    own = [chain for rules in service_rules if rules is not None for chain in rules.chains()]
     return {chain.name: chain for chain in (*counts, *own)}
 
 

@@ -232,7 +232,7 @@ def test_a_new_service_rewrites_one_leaf() -> None:
 def test_unchanged_services_share_their_fragments() -> None:
     old = desired_state(plan_of(numbered(1, "10.0.0.1:80"), *OTHERS), OPTIONS)
     new = desired_state(plan_of(numbered(1), *OTHERS), OPTIONS, old)
-    same = [name for name, fragment in new.service_rules.items() if old.service_rules[name] is fragment]
+    same = [name for name, rules in new.service_rules.items() if old.service_rules[name] is rules]
     assert len(same) == len(OTHERS)
 
 
