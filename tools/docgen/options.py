@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from kproxy.options.option import Front
+from kproxy.options.option import OptionUser
 from kproxy.options.table import options_of
 from tools.docgen.tables import markdown_table
 
@@ -25,16 +25,16 @@ def refresh_options(page: str, path: Path) -> str:
 
 
 def _table(command: str, other: str | None, path: Path) -> str:
-    options = options_of(_front(command))
-    shared = [option for option in options if other and _front(other) in option.fronts]
+    options = options_of(_user(command))
+    shared = [option for option in options if other and _user(other) in option.users]
     rows = [(_code(option.usage), _here(option.markdown, path)) for option in options if option not in shared]
     if shared:
         rows.append((", ".join(_code(option.name) for option in shared), f"as of `{other}`"))
     return markdown_table("", ("option", "meaning"), rows).lstrip()
 
 
-def _front(command: str) -> Front:
-    return Front[command.upper().replace(" ", "_")]
+def _user(command: str) -> OptionUser:
+    return OptionUser[command.upper().replace(" ", "_")]
 
 
 def _code(text: str) -> str:

@@ -67,7 +67,7 @@ def build_parser() -> Parser:
     from kproxy.cli import compare, completion, conformance, lab, simulate, spec, trace
     from kproxy.cli.arguments import add_command
     from kproxy.cli.parser import Parser
-    from kproxy.options.option import Front
+    from kproxy.options.option import OptionUser
 
     root = Parser(prog="kproxy", description=_ABOUT, epilog="`kproxy help COMMAND` describes each.")
     root.add_argument("--version", action="version", version=f"kproxy {__version__}")
@@ -80,7 +80,7 @@ def build_parser() -> Parser:
     trace.add_trace_command(commands)
     simulate.add_simulate_command(commands)
     completion.add_completion_command(commands)
-    add_command(commands, Front.VERSION, _version)
+    add_command(commands, OptionUser.VERSION, _version)
     commands.add_parser(
         "kubectl",
         help="explain, compare, trace and lab on the cluster of kubectl's context: `kubectl kproxy`",

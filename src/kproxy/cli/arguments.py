@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from kproxy.cli.parser import Parser
 from kproxy.options.arguments import add_option_groups
 from kproxy.options.commands import GROUPS_OF_COMMANDS, PRINTED, help_of
-from kproxy.options.option import Front
+from kproxy.options.option import OptionUser
 
 if TYPE_CHECKING:
     from kproxy.tools.lab_session.options import ReplicaOptions
@@ -24,9 +24,9 @@ Command: TypeAlias = Callable[[argparse.Namespace], int]
 Value = TypeVar("Value")
 
 
-def add_command(commands: Commands, front: Front, command: Command) -> Parser:
+def add_command(commands: Commands, user: OptionUser, command: Command) -> Parser:
     """Add a command as the tables of commands and of options have it."""
-    row = help_of(front)
+    row = help_of(user)
     parser = commands.add_parser(
         row.name.rpartition(" ")[2],
         help=row.about,
@@ -34,7 +34,7 @@ def add_command(commands: Commands, front: Front, command: Command) -> Parser:
         epilog=row.epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_option_groups(parser, front)
+    add_option_groups(parser, user)
     parser.set_defaults(command=command, only_prints=row.statuses is PRINTED)
     return parser
 

@@ -6,13 +6,13 @@ import argparse
 import sys
 
 from kproxy.cli.arguments import Commands, add_command, cluster_options
-from kproxy.options.option import Front
+from kproxy.options.option import OptionUser
 from kproxy.options.table import with_new_names
 
 
 def add_compare_command(commands: Commands) -> None:
     """Add the command and its options."""
-    add_command(commands, Front.COMPARE, _compare)
+    add_command(commands, OptionUser.COMPARE, _compare)
 
 
 def _compare(options: argparse.Namespace) -> int:

@@ -10,12 +10,12 @@ import importlib.resources
 import sys
 
 from kproxy.cli.arguments import Commands, add_command
-from kproxy.options.option import Front
+from kproxy.options.option import OptionUser
 
 
 def add_completion_command(commands: Commands) -> None:
     """Add the command."""
-    add_command(commands, Front.COMPLETION, _completion)
+    add_command(commands, OptionUser.COMPLETION, _completion)
 
 
 def _completion(options: argparse.Namespace) -> int:

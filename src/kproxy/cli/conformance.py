@@ -6,21 +6,21 @@ import argparse
 import sys
 
 from kproxy.cli.arguments import Commands, add_command, add_commands, build_options
-from kproxy.options.option import Front
+from kproxy.options.option import OptionUser
 from kproxy.options.table import with_new_names
 
 
 def add_conformance_command(commands: Commands) -> None:
     """Add the command, its actions and their options."""
     actions = add_commands(commands, "conformance")
-    add_command(actions, Front.RUN, _run)
-    add_command(actions, Front.FUZZ, _fuzz)
-    add_command(actions, Front.CLUSTER, _cluster)
-    report = add_command(actions, Front.REPORT, _report)
+    add_command(actions, OptionUser.RUN, _run)
+    add_command(actions, OptionUser.FUZZ, _fuzz)
+    add_command(actions, OptionUser.CLUSTER, _cluster)
+    report = add_command(actions, OptionUser.REPORT, _report)
     report.set_defaults(error=report.error)
-    add_command(actions, Front.VERIFY, _verify)
-    add_command(actions, Front.LIST, _list)
-    add_command(actions, Front.SHOW, _show)
+    add_command(actions, OptionUser.VERIFY, _verify)
+    add_command(actions, OptionUser.LIST, _list)
+    add_command(actions, OptionUser.SHOW, _show)
 
 
 def _run(options: argparse.Namespace) -> int:

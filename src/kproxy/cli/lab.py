@@ -6,28 +6,28 @@ import argparse
 import sys
 
 from kproxy.cli.arguments import Commands, add_command, add_commands, build_options, cluster_options
-from kproxy.options.option import Front
+from kproxy.options.option import OptionUser
 from kproxy.options.table import with_new_names
 
 
 def add_lab_command(commands: Commands) -> None:
     """Add the command, its actions and their options."""
     actions = add_commands(commands, "lab")
-    add_command(actions, Front.LAB_DOCTOR, _doctor)
+    add_command(actions, OptionUser.LAB_DOCTOR, _doctor)
     kernels = add_commands(actions, "lab kernel")
-    add_command(kernels, Front.LAB_KERNEL_BUILD, _kernel_build)
-    add_command(kernels, Front.LAB_KERNEL_FETCH, _kernel_fetch)
-    add_command(actions, Front.LAB_UP, _up)
-    add_command(actions, Front.LAB_EXEC, _exec)
-    add_command(actions, Front.LAB_KUBECTL, _kubectl)
-    add_command(actions, Front.LAB_DOWN, _down)
+    add_command(kernels, OptionUser.LAB_KERNEL_BUILD, _kernel_build)
+    add_command(kernels, OptionUser.LAB_KERNEL_FETCH, _kernel_fetch)
+    add_command(actions, OptionUser.LAB_UP, _up)
+    add_command(actions, OptionUser.LAB_EXEC, _exec)
+    add_command(actions, OptionUser.LAB_KUBECTL, _kubectl)
+    add_command(actions, OptionUser.LAB_DOWN, _down)
     inside = add_commands(actions, "lab cluster")
-    add_command(inside, Front.LAB_CLUSTER_UP, _cluster_up)
-    add_command(inside, Front.LAB_CLUSTER_FETCH, _cluster_fetch)
-    add_command(inside, Front.LAB_CLUSTER_EXEC, _cluster_exec)
-    add_command(inside, Front.LAB_CLUSTER_KUBECTL, _cluster_kubectl)
-    add_command(inside, Front.LAB_CLUSTER_KUBECONFIG, _cluster_kubeconfig)
-    add_command(inside, Front.LAB_CLUSTER_DOWN, _cluster_down)
+    add_command(inside, OptionUser.LAB_CLUSTER_UP, _cluster_up)
+    add_command(inside, OptionUser.LAB_CLUSTER_FETCH, _cluster_fetch)
+    add_command(inside, OptionUser.LAB_CLUSTER_EXEC, _cluster_exec)
+    add_command(inside, OptionUser.LAB_CLUSTER_KUBECTL, _cluster_kubectl)
+    add_command(inside, OptionUser.LAB_CLUSTER_KUBECONFIG, _cluster_kubeconfig)
+    add_command(inside, OptionUser.LAB_CLUSTER_DOWN, _cluster_down)
 
 
 def _doctor(options: argparse.Namespace) -> int:

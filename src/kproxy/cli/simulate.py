@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 
 from kproxy.cli.arguments import Commands, add_command, build_options
-from kproxy.options.option import Front
+from kproxy.options.option import OptionUser
 
 
 def add_simulate_command(commands: Commands) -> None:
     """Add the command and its options."""
-    add_command(commands, Front.SIMULATE, _simulate)
+    add_command(commands, OptionUser.SIMULATE, _simulate)
 
 
 def _simulate(options: argparse.Namespace) -> int:

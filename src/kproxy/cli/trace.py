@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 
 from kproxy.cli.arguments import Commands, add_command, build_options
-from kproxy.options.option import Front
+from kproxy.options.option import OptionUser
 
 
 def add_trace_command(commands: Commands) -> None:
     """Add the command and its options."""
-    add_command(commands, Front.TRACE, _trace)
+    add_command(commands, OptionUser.TRACE, _trace)
 
 
 def _trace(options: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from kproxy.conformance.reports.outputs import Outputs
-from kproxy.options.option import Front
+from kproxy.options.option import OptionUser
 from kproxy.options.table import options_of
 
 
@@ -63,7 +63,7 @@ class RunOptions:
 
 _DEFAULTS = RunOptions()
 _ALWAYS = ("proxy", "mode")
-_NAMES = {option.destination: option.name for option in options_of(Front.RUN)}
+_NAMES = {option.destination: option.name for option in options_of(OptionUser.RUN)}
 
 
 def run_arguments(options: RunOptions) -> list[str]:

@@ -22,7 +22,7 @@ from kproxy.conformance.subjects.expected_failures import InvalidXfails, read_xf
 from kproxy.conformance.subjects.subject import InvalidSubject, Subject, check_mode, load_subject
 from kproxy.console import Console
 from kproxy.options.arguments import add_options
-from kproxy.options.option import Front
+from kproxy.options.option import OptionUser
 from kproxy.options.table import options_of
 
 _HERE = Path(__file__).parent
@@ -143,7 +143,7 @@ class ConformancePlugin:
 def register_plugin(config: pytest.Config, parser: pytest.Parser, names: frozenset[str]) -> None:
     """Add options and hooks; ``names``: of items that are asked for by node IDs, all if empty."""
     group = parser.getgroup("kproxy", "kproxy conformance (as of `kproxy conformance run`)")
-    add_options(group.addoption, Front.PYTEST)
+    add_options(group.addoption, OptionUser.PYTEST)
     config.pluginmanager.register(ConformancePlugin(names), "kproxy-conformance")
 
 
@@ -158,7 +158,7 @@ def _marks(case: Case) -> list[str]:
 
 
 def _run_options(config: pytest.Config) -> RunOptions:
-    names = [option.destination for option in options_of(Front.PYTEST)]
+    names = [option.destination for option in options_of(OptionUser.PYTEST)]
     return RunOptions(**{name: config.getoption(name) for name in names})
 
 

@@ -7,19 +7,19 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kproxy.options.option import CommandOption, Front
+from kproxy.options.option import CommandOption, OptionUser
 from kproxy.options.table import option_groups_of, options_of
 
 
-def add_options(add: Callable[..., object], front: Front) -> None:
-    """Add the options of a front; ``add``: ``addoption`` of a pytest group, or `argparse.ArgumentParser.add_argument`."""
-    for option in options_of(front):
+def add_options(add: Callable[..., object], user: OptionUser) -> None:
+    """Add the options that a user takes; ``add``: ``addoption`` of a pytest group, or `argparse.ArgumentParser.add_argument`."""
+    for option in options_of(user):
         _add_option(add, option)
 
 
-def add_option_groups(parser: argparse.ArgumentParser, front: Front) -> None:
+def add_option_groups(parser: argparse.ArgumentParser, user: OptionUser) -> None:
     """Add a command's options, in groups with headings."""
-    for title, options in option_groups_of(front):
+    for title, options in option_groups_of(user):
         group = parser.add_argument_group(title)
         for option in options:
             _add_option(group.add_argument, option)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kproxy.options.option import Front
+from kproxy.options.option import OptionUser
 
 JUDGED = ((0, "all lawful"), (1, "a case failed"), (2, "it could not be run: the message says what to do"))
 PRINTED = ((0, "printed"), (2, "it could not be printed: the message says why"))
@@ -22,7 +22,7 @@ class CommandHelp:
     """
 
     name: str
-    front: Front
+    user: OptionUser
     about: str
     description: str = ""
     examples: tuple[tuple[str, str], ...] = ()
@@ -39,7 +39,7 @@ class CommandHelp:
 _CONFORMANCE = (
     CommandHelp(
         name="conformance run",
-        front=Front.RUN,
+        user=OptionUser.RUN,
         about="run the catalogue",
         description="Judges a service proxy by real packets, in network namespaces of this machine or in a kernel of its own.",
         examples=(
@@ -62,14 +62,14 @@ _CONFORMANCE = (
     ),
     CommandHelp(
         name="conformance fuzz",
-        front=Front.FUZZ,
+        user=OptionUser.FUZZ,
         about="run generated worlds, and shrink failing ones",
         examples=(("kproxy conformance fuzz --worlds 50 --seed 7", "the same fifty worlds each time"),),
         statuses=JUDGED,
     ),
     CommandHelp(
         name="conformance cluster",
-        front=Front.CLUSTER,
+        user=OptionUser.CLUSTER,
         about="judge the service proxy of a running cluster, by packets in its pods",
         examples=(
             (
@@ -81,7 +81,7 @@ _CONFORMANCE = (
     ),
     CommandHelp(
         name="conformance report",
-        front=Front.REPORT,
+        user=OptionUser.REPORT,
         about="compare the results of several runs",
         examples=(
             (
@@ -92,7 +92,7 @@ _CONFORMANCE = (
     ),
     CommandHelp(
         name="conformance verify",
-        front=Front.VERIFY,
+        user=OptionUser.VERIFY,
         about="check results that somebody submits, and print what they may be cited for",
         description="Checks that results are complete and as the run wrote them, with who made the proxy and when it was judged, "
         "and prints its profiles: core, and each further feature.",
@@ -108,7 +108,7 @@ _CONFORMANCE = (
     ),
     CommandHelp(
         name="conformance list",
-        front=Front.LIST,
+        user=OptionUser.LIST,
         about="list the catalogue",
         examples=(
             ("kproxy conformance list --case 'affinity.*'", "the cases of a group"),
@@ -117,7 +117,7 @@ _CONFORMANCE = (
     ),
     CommandHelp(
         name="conformance show",
-        front=Front.SHOW,
+        user=OptionUser.SHOW,
         about="all about one case: its steps, what is lawful and why, and where it runs",
         examples=(("kproxy conformance show affinity.clients-stick", "as text"),),
     ),
@@ -126,25 +126,25 @@ _CONFORMANCE = (
 _LAB = (
     CommandHelp(
         name="lab doctor",
-        front=Front.LAB_DOCTOR,
+        user=OptionUser.LAB_DOCTOR,
         about="what each kernel can do here, and how to get what is missing",
         statuses=((0, "a kernel here can run the lab"), (2, "none can: the lines say what to do")),
     ),
     CommandHelp(
         name="lab kernel build",
-        front=Front.LAB_KERNEL_BUILD,
+        user=OptionUser.LAB_KERNEL_BUILD,
         about="User-Mode Linux: fetch Debian's source, build, test, keep (10 minutes of CPU)",
         statuses=DONE,
     ),
     CommandHelp(
         name="lab kernel fetch",
-        front=Front.LAB_KERNEL_FETCH,
+        user=OptionUser.LAB_KERNEL_FETCH,
         about="get Debian's kernel for virtual machines, without installing it",
         statuses=DONE,
     ),
     CommandHelp(
         name="lab up",
-        front=Front.LAB_UP,
+        user=OptionUser.LAB_UP,
         about="build your cluster from a dump, and keep it until Ctrl-C",
         examples=(
             ("kubectl get services,endpointslices,nodes,servicecidrs -A -o yaml >cluster.yaml", "the dump"),
@@ -154,20 +154,20 @@ _LAB = (
     ),
     CommandHelp(
         name="lab exec",
-        front=Front.LAB_EXEC,
+        user=OptionUser.LAB_EXEC,
         about="run a program in a running lab: in a pod, a node or a client",
         examples=(("kproxy lab exec pod/web-0 -- curl -s http://10.96.0.10", "as that pod"),),
         statuses=((0, "that of the program"), (2, "there is no such lab or place")),
     ),
     CommandHelp(
         name="lab kubectl",
-        front=Front.LAB_KUBECTL,
+        user=OptionUser.LAB_KUBECTL,
         about="run kubectl against a running lab's API server",
         statuses=((0, "that of kubectl"), (2, "there is no such lab")),
     ),
     CommandHelp(
         name="lab down",
-        front=Front.LAB_DOWN,
+        user=OptionUser.LAB_DOWN,
         about="end a running lab",
         statuses=((0, "ended"), (2, "there is no such lab")),
     ),
@@ -177,7 +177,7 @@ _NO_CLUSTER = (2, "there is no such cluster")
 _LAB_CLUSTER = (
     CommandHelp(
         name="lab cluster up",
-        front=Front.LAB_CLUSTER_UP,
+        user=OptionUser.LAB_CLUSTER_UP,
         about="start a cluster, and keep it until Ctrl-C",
         examples=(
             ("kproxy lab cluster up --assets DIR", "three nodes, with kproxy in nftables mode"),
@@ -188,32 +188,32 @@ _LAB_CLUSTER = (
     ),
     CommandHelp(
         name="lab cluster fetch",
-        front=Front.LAB_CLUSTER_FETCH,
+        user=OptionUser.LAB_CLUSTER_FETCH,
         about="get Kubernetes' programs from the release site, with their checksums verified",
         statuses=((0, "all are there"), (2, "some are missing: the message names them")),
     ),
     CommandHelp(
         name="lab cluster exec",
-        front=Front.LAB_CLUSTER_EXEC,
+        user=OptionUser.LAB_CLUSTER_EXEC,
         about="run a program on a node, or on a client outside",
         examples=(("kproxy lab cluster exec node/node-1 -- nft list ruleset", "the rules of a node"),),
         statuses=((0, "that of the program"), (2, "there is no such cluster or place")),
     ),
     CommandHelp(
         name="lab cluster kubectl",
-        front=Front.LAB_CLUSTER_KUBECTL,
+        user=OptionUser.LAB_CLUSTER_KUBECTL,
         about="run kubectl as the cluster's administrator",
         statuses=((0, "that of kubectl"), _NO_CLUSTER),
     ),
     CommandHelp(
         name="lab cluster kubeconfig",
-        front=Front.LAB_CLUSTER_KUBECONFIG,
+        user=OptionUser.LAB_CLUSTER_KUBECONFIG,
         about="print the path of the cluster's kubeconfig",
         statuses=((0, "printed"), _NO_CLUSTER),
     ),
     CommandHelp(
         name="lab cluster down",
-        front=Front.LAB_CLUSTER_DOWN,
+        user=OptionUser.LAB_CLUSTER_DOWN,
         about="end a running cluster",
         statuses=((0, "ended"), _NO_CLUSTER),
     ),
@@ -222,7 +222,7 @@ _LAB_CLUSTER = (
 _QUERIES = (
     CommandHelp(
         name="spec show",
-        front=Front.SPEC_SHOW,
+        user=OptionUser.SPEC_SHOW,
         about="what is known of a clause, case, behaviour, regression or topic",
         examples=(
             ("kproxy spec show", "the topics"),
@@ -234,7 +234,7 @@ _QUERIES = (
     ),
     CommandHelp(
         name="spec explain",
-        front=Front.EXPLAIN,
+        user=OptionUser.EXPLAIN,
         about="what is lawful for one packet in your cluster, and why",
         examples=(
             ("kproxy spec explain -f cluster.yaml --from pod/web-0 --to svc/web:80", "with its clauses"),
@@ -242,7 +242,7 @@ _QUERIES = (
     ),
     CommandHelp(
         name="compare",
-        front=Front.COMPARE,
+        user=OptionUser.COMPARE,
         about="what differs between two proxies, on your own Services",
         examples=(
             (
@@ -254,7 +254,7 @@ _QUERIES = (
     ),
     CommandHelp(
         name="trace",
-        front=Front.TRACE,
+        user=OptionUser.TRACE,
         about="which rule of this node, or of saved rules, handles a packet",
         description="Prints which rule handles a packet: its way through chains, maps and virtual servers, whichever program wrote "
         "them, and the outcome. Without -f the rules of this node are read, as root; nothing is changed.",
@@ -268,7 +268,7 @@ _QUERIES = (
     ),
     CommandHelp(
         name="simulate",
-        front=Front.SIMULATE,
+        user=OptionUser.SIMULATE,
         about="deterministic simulation: random changes, faults and packets, replayed exactly from a seed",
         description="Deterministic simulation of two nodes with their proxies, an API server and clients: random changes, faults and "
         "packets, replayed to the nanosecond from a seed. Each packet is judged by the specification. Needs a kernel of `kproxy lab kernel build`.",
@@ -280,14 +280,14 @@ _QUERIES = (
 _OWN = (
     CommandHelp(
         name="completion",
-        front=Front.COMPLETION,
+        user=OptionUser.COMPLETION,
         about="print the completion of a shell",
         examples=(
             ('eval "$(kproxy completion bash)"', "in ~/.bashrc"),
             ("kproxy completion zsh >~/.zfunc/_kproxy", "in a folder of zsh's fpath"),
         ),
     ),
-    CommandHelp(name="version", front=Front.VERSION, about="print the version"),
+    CommandHelp(name="version", user=OptionUser.VERSION, about="print the version"),
 )
 
 COMMANDS = (*_CONFORMANCE, *_LAB, *_LAB_CLUSTER, *_QUERIES, *_OWN)
@@ -306,6 +306,6 @@ REPLACED = {"--json": "-o json --output FILE"}
 """Options that other commands have, or that were taken away: what to type in their place."""
 
 
-def help_of(front: Front) -> CommandHelp:
+def help_of(user: OptionUser) -> CommandHelp:
     """The row of a command."""
-    return next(command for command in COMMANDS if command.front is front)
+    return next(command for command in COMMANDS if command.user is user)

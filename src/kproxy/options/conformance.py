@@ -7,71 +7,72 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kproxy.options.option import CommandOption, Front, positive_int, positive_seconds, switch
+from kproxy.options.option import CommandOption, OptionUser, positive_int, positive_seconds, switch
 from kproxy.options.paths import output_folder
 
-_JUDGE = Front.RUN | Front.FUZZ
-_COPY = Front.COMPARE | Front.LAB_UP
-_RESULTS = Front.RUN | Front.CLUSTER
+_JUDGE = OptionUser.RUN | OptionUser.FUZZ
+_COPY = OptionUser.COMPARE | OptionUser.LAB_UP
+_LABS = OptionUser.LAB_UP | OptionUser.LAB_CLUSTER_UP
+_RESULTS = OptionUser.RUN | OptionUser.CLUSTER
 
 _SUBJECT = (
     CommandOption(
         name="--proxy",
-        fronts=_JUDGE | Front.PYTEST | Front.SIMULATE,
+        users=_JUDGE | OptionUser.PYTEST | OptionUser.SIMULATE,
         metavar="NAME|FILE.toml",
         default="kproxy",
         help="the subject: `kproxy`, `kube-proxy`, `kube-router`, or the path of [a subject file](subjects.md)",
     ),
     CommandOption(
         name="--proxy",
-        fronts=Front.ACTION,
+        users=OptionUser.ACTION,
         required=True,
         help="the subject: `kproxy`, `kube-proxy`, `kube-router`, or the path of [a subject file](subjects.md)",
     ),
     CommandOption(
         name="--proxy",
-        fronts=Front.CLUSTER,
+        users=OptionUser.CLUSTER,
         metavar="NAME|FILE.toml",
         default="kproxy",
         help="the subject whose features and known deviations count; it is not started",
     ),
     CommandOption(
         name="--proxy",
-        fronts=Front.LAB_UP,
+        users=OptionUser.LAB_UP,
         metavar="NAME[:MODE]|FILE.toml[:MODE]",
         default="kproxy",
         help="the proxy of the nodes, in its first mode unless one is given",
     ),
     CommandOption(
         name="--binary",
-        fronts=_JUDGE | Front.PYTEST | Front.ACTION | Front.LAB_UP | Front.LAB_CLUSTER_UP | Front.SIMULATE,
+        users=_JUDGE | OptionUser.PYTEST | OptionUser.ACTION | OptionUser.SIMULATE | _LABS,
         metavar="PATH",
         help="the subject's program",
     ),
     CommandOption(
         name="--mode",
-        fronts=Front.RUN | Front.PYTEST | Front.ACTION | Front.SIMULATE,
+        users=OptionUser.RUN | OptionUser.PYTEST | OptionUser.ACTION | OptionUser.SIMULATE,
         metavar="MODE",
         help="one of the subject's modes; without it, [every mode](conformance.md#every-mode), each in a run of its own",
     ),
     CommandOption(
         name="--mode",
-        fronts=Front.FUZZ,
+        users=OptionUser.FUZZ,
         metavar="MODE",
         default_text="`iptables`",
         help="one of the subject's modes",
     ),
     CommandOption(
         name="--mode",
-        fronts=Front.CLUSTER,
+        users=OptionUser.CLUSTER,
         metavar="MODE",
         required=True,
         help="the mode that the cluster's proxy runs in",
     ),
-    CommandOption(name="--mode", fronts=Front.LAB_UP, metavar="MODE", help="one of the proxy's modes"),
+    CommandOption(name="--mode", users=OptionUser.LAB_UP, metavar="MODE", help="one of the proxy's modes"),
     CommandOption(
         name="--agent-image",
-        fronts=Front.CLUSTER,
+        users=OptionUser.CLUSTER,
         metavar="IMAGE",
         required=True,
         field="image",
@@ -79,14 +80,14 @@ _SUBJECT = (
     ),
     CommandOption(
         name="--kubeconfig",
-        fronts=Front.CLUSTER,
+        users=OptionUser.CLUSTER,
         metavar="FILE",
         default_text="kubectl's",
         help="the kubeconfig of the cluster",
     ),
     CommandOption(
         name="--context",
-        fronts=Front.CLUSTER,
+        users=OptionUser.CLUSTER,
         metavar="NAME",
         default_text="its current context",
         help="a context of the kubeconfig",
@@ -94,7 +95,7 @@ _SUBJECT = (
     *(
         CommandOption(
             name=f"--{client}",
-            fronts=Front.CLUSTER,
+            users=OptionUser.CLUSTER,
             metavar="URL",
             help=f"an agent [outside of the cluster](kind.md#clients-outside), in the place of the lab's {client}",
         )
@@ -102,13 +103,13 @@ _SUBJECT = (
     ),
     CommandOption(
         name="--configure",
-        fronts=Front.CLUSTER,
+        users=OptionUser.CLUSTER,
         metavar="NAMESPACE/NAME",
         help="the proxy's DaemonSet, whose ConfigMap of the same name (key `config.conf`) is changed for the cases that need it, and put back",
     ),
     switch(
         name="--allow-production",
-        fronts=Front.CLUSTER,
+        users=OptionUser.CLUSTER,
         old_name="--really",
         help="run although the cluster looks like one in production",
     ),
@@ -117,7 +118,7 @@ _SUBJECT = (
 _ENVIRONMENT = (
     CommandOption(
         name="--testbed",
-        fronts=_JUDGE | Front.PYTEST,
+        users=_JUDGE | OptionUser.PYTEST,
         choices=("netns", "simulator"),
         default="netns",
         help="`netns`: packets in network namespaces; `simulator`: kproxy's own rules evaluated in memory, "
@@ -126,34 +127,34 @@ _ENVIRONMENT = (
     *(
         CommandOption(
             name="--kernel",
-            fronts=fronts,
+            users=users,
             choices=("auto", *kernels),
             default="auto",
             help="[kernel of the lab](lab.md); `auto` is the first that can run it, `kproxy lab doctor` lists them",
         )
-        for fronts, kernels in (
-            (_JUDGE | Front.PYTEST, ("host", "rootless", "uml", "vm")),
-            (Front.COMPARE, ("host", "rootless", "uml")),
-            (Front.LAB_UP, ("host", "rootless")),
+        for users, kernels in (
+            (_JUDGE | OptionUser.PYTEST, ("host", "rootless", "uml", "vm")),
+            (OptionUser.COMPARE, ("host", "rootless", "uml")),
+            (OptionUser.LAB_UP, ("host", "rootless")),
         )
     ),
     CommandOption(
         name="--time",
-        fronts=_JUDGE,
+        users=_JUDGE,
         choices=("real", "virtual"),
         default="real",
         help="`virtual`: idle time is skipped, and slow cases are included ([on User-Mode Linux](lab.md#virtual-time))",
     ),
     CommandOption(
         name="--uml-kernel",
-        fronts=_JUDGE | Front.LAB_DOCTOR | Front.SIMULATE,
+        users=_JUDGE | OptionUser.LAB_DOCTOR | OptionUser.SIMULATE,
         metavar="PATH",
         default_text="`$KPROXY_UML_KERNEL`, else the one built, else the one packaged",
         help="a User-Mode Linux kernel",
     ),
     CommandOption(
         name="--memory",
-        fronts=_JUDGE,
+        users=_JUDGE,
         metavar="MIB",
         type=positive_int,
         default=1024,
@@ -161,7 +162,7 @@ _ENVIRONMENT = (
     ),
     CommandOption(
         name="--guests",
-        fronts=Front.RUN,
+        users=OptionUser.RUN,
         metavar="N",
         type=positive_int,
         default=0,
@@ -170,7 +171,7 @@ _ENVIRONMENT = (
     ),
     CommandOption(
         name="--iptables",
-        fronts=_JUDGE | Front.PYTEST | Front.SIMULATE,
+        users=_JUDGE | OptionUser.PYTEST | OptionUser.SIMULATE,
         choices=("auto", "nft", "legacy"),
         default="auto",
         default_text="both without --mode, else nft where the kernel has it",
@@ -178,7 +179,7 @@ _ENVIRONMENT = (
     ),
     CommandOption(
         name="--iptables",
-        fronts=_COPY,
+        users=_COPY,
         choices=("auto", "nft", "legacy"),
         default="auto",
         default_text="nft where the kernel has it",
@@ -186,7 +187,7 @@ _ENVIRONMENT = (
     ),
     CommandOption(
         name="--apiserver",
-        fronts=_JUDGE,
+        users=_JUDGE,
         choices=("lab", "kube"),
         default="lab",
         help="API server of the subject: the lab's own, or [a real one](lab.md#a-real-api-server): "
@@ -194,7 +195,7 @@ _ENVIRONMENT = (
     ),
     CommandOption(
         name="--parallel",
-        fronts=_JUDGE,
+        users=_JUDGE,
         metavar="N",
         type=positive_int,
         default=4,
@@ -202,7 +203,7 @@ _ENVIRONMENT = (
     ),
     CommandOption(
         name="--sync-timeout",
-        fronts=_JUDGE | Front.CLUSTER | Front.PYTEST | _COPY,
+        users=_JUDGE | OptionUser.CLUSTER | OptionUser.PYTEST | _COPY,
         metavar="SECONDS",
         type=positive_seconds,
         default=0.0,
@@ -215,7 +216,7 @@ _ENVIRONMENT = (
 _CASES = (
     CommandOption(
         name="--case",
-        fronts=_RESULTS | Front.LIST,
+        users=_RESULTS | OptionUser.LIST,
         metavar="GLOB",
         repeatable=True,
         field="globs",
@@ -224,7 +225,7 @@ _CASES = (
     ),
     CommandOption(
         name="--skip",
-        fronts=_RESULTS | Front.LIST,
+        users=_RESULTS | OptionUser.LIST,
         metavar="GLOB",
         repeatable=True,
         field="skips",
@@ -232,12 +233,12 @@ _CASES = (
     ),
     switch(
         name="--last-failed",
-        fronts=Front.RUN,
+        users=OptionUser.RUN,
         help="only the cases that failed or broke in the last run with this folder of `--evidence`",
     ),
     CommandOption(
         name="--maxfail",
-        fronts=Front.RUN,
+        users=OptionUser.RUN,
         metavar="N",
         type=positive_int,
         default=0,
@@ -245,16 +246,20 @@ _CASES = (
         help="start no further lab when N cases have failed; cases of one lab run together, and are finished",
     ),
     switch(
-        name="--exitfirst", short="-x", fronts=Front.RUN, field="exit_first", help="the same as `--maxfail 1`"
+        name="--exitfirst",
+        short="-x",
+        users=OptionUser.RUN,
+        field="exit_first",
+        help="the same as `--maxfail 1`",
     ),
     CommandOption(
         name="--case",
-        fronts=Front.ACTION,
+        users=OptionUser.ACTION,
         help="globs of cases, separated by blanks; without it the whole catalogue",
     ),
     CommandOption(
         name="--regression",
-        fronts=Front.LIST,
+        users=OptionUser.LIST,
         metavar="NAME",
         repeatable=True,
         help="only cases that guard a [reported bug](spec/regressions.md): "
@@ -262,7 +267,7 @@ _CASES = (
     ),
     CommandOption(
         name="--case-file",
-        fronts=Front.RUN,
+        users=OptionUser.RUN,
         metavar="FILE",
         repeatable=True,
         field="case_files",
@@ -271,12 +276,12 @@ _CASES = (
     ),
     switch(
         name="--slow",
-        fronts=_RESULTS | Front.PYTEST,
+        users=_RESULTS | OptionUser.PYTEST,
         help="include cases that must wait for real time to pass; a slow case whose whole ID is given is run anyway",
     ),
     CommandOption(
         name="--shuffle",
-        fronts=Front.RUN,
+        users=OptionUser.RUN,
         metavar="SEED",
         type=int,
         default=None,
@@ -284,14 +289,14 @@ _CASES = (
     ),
     CommandOption(
         name="--xfails",
-        fronts=_RESULTS | Front.PYTEST | Front.ACTION,
+        users=_RESULTS | OptionUser.PYTEST | OptionUser.ACTION,
         metavar="FILE",
         help="a file of [expected failures](subjects.md#expected-failures), one a line: GLOB [MODE]  # REASON; "
         "a case in it that passes counts as failed",
     ),
     CommandOption(
         name="case",
-        fronts=Front.SHOW,
+        users=OptionUser.SHOW,
         metavar="ID",
         help="ID of a case, as `kproxy conformance list` prints it",
     ),
@@ -300,7 +305,7 @@ _CASES = (
 _FUZZ = (
     CommandOption(
         name="--worlds",
-        fronts=Front.FUZZ,
+        users=OptionUser.FUZZ,
         metavar="N",
         type=positive_int,
         default=200,
@@ -308,7 +313,7 @@ _FUZZ = (
     ),
     CommandOption(
         name="--seed",
-        fronts=Front.FUZZ,
+        users=OptionUser.FUZZ,
         metavar="N",
         type=int,
         default=None,
@@ -317,7 +322,7 @@ _FUZZ = (
     ),
     CommandOption(
         name="--world",
-        fronts=Front.FUZZ,
+        users=OptionUser.FUZZ,
         metavar="N",
         type=int,
         repeatable=True,
@@ -326,24 +331,24 @@ _FUZZ = (
     ),
     CommandOption(
         name="--against",
-        fronts=Front.FUZZ,
+        users=OptionUser.FUZZ,
         metavar="NAME|FILE.toml",
         help="a second subject: print every packet whose outcome differs, lawful or not; "
         "exit status 1 if one was unlawful",
     ),
     CommandOption(
-        name="--against-binary", fronts=Front.FUZZ, metavar="PATH", help="the second subject's program"
+        name="--against-binary", users=OptionUser.FUZZ, metavar="PATH", help="the second subject's program"
     ),
     CommandOption(
         name="--against-mode",
-        fronts=Front.FUZZ,
+        users=OptionUser.FUZZ,
         metavar="MODE",
         default_text="that of the first",
         help="the second subject's mode",
     ),
     CommandOption(
         name="--out",
-        fronts=Front.FUZZ,
+        users=OptionUser.FUZZ,
         metavar="DIR",
         type=output_folder,
         default=Path("worlds"),
@@ -352,7 +357,7 @@ _FUZZ = (
     ),
     switch(
         name="--no-shrink",
-        fronts=Front.FUZZ,
+        users=OptionUser.FUZZ,
         help="keep failing worlds as they are, instead of making them small",
     ),
 )
@@ -360,20 +365,20 @@ _FUZZ = (
 _OUTPUTS = (
     CommandOption(
         name="--json",
-        fronts=_RESULTS,
+        users=_RESULTS,
         metavar="FILE",
         help="write results as [JSON](reports.md#json); `-` for standard output, messages then go to standard error",
     ),
     CommandOption(
         name="--yaml",
-        fronts=_RESULTS,
+        users=_RESULTS,
         metavar="FILE",
         help="write the same as YAML; `-` for standard output",
     ),
     *(
         CommandOption(
             name=f"--{form}",
-            fronts=_RESULTS | Front.REPORT,
+            users=_RESULTS | OptionUser.REPORT,
             metavar="FILE",
             help=f"write results as {meaning}; `-` for standard output",
         )
@@ -385,7 +390,7 @@ _OUTPUTS = (
     ),
     CommandOption(
         name="--evidence",
-        fronts=_RESULTS | Front.PYTEST,
+        users=_RESULTS | OptionUser.PYTEST,
         metavar="DIR",
         type=output_folder,
         default=Path("evidence"),
@@ -393,44 +398,44 @@ _OUTPUTS = (
     ),
     CommandOption(
         name="--results",
-        fronts=Front.ACTION,
+        users=OptionUser.ACTION,
         default="kproxy-results",
         help="the folder for results.json, results.xml (JUnit), results.html and evidence",
     ),
     switch(
         name="--dry-run",
-        fronts=Front.RUN,
+        users=OptionUser.RUN,
         old_name="--dryrun",
         help="run nothing; print which cases would run on which kernel, in which order, and why not the others",
     ),
     switch(
         name="--skip-missing-kernels",
-        fronts=Front.RUN,
+        users=OptionUser.RUN,
         old_name="--where-possible",
         help="without --mode: a mode that no kernel here can run is left out and does not change the exit status",
     ),
     switch(
         name="--print-missing-packages",
-        fronts=Front.RUN,
+        users=OptionUser.RUN,
         old_name="--lacking-packages",
         help="run nothing; print the Debian packages that provide a kernel for modes that have none here",
     ),
     CommandOption(
         name="files",
-        fronts=Front.REPORT,
+        users=OptionUser.REPORT,
         metavar="FILE.json",
         nargs="*",
         help="results that `kproxy conformance run --json` wrote",
     ),
     CommandOption(
         name="file",
-        fronts=Front.VERIFY,
+        users=OptionUser.VERIFY,
         metavar="FILE.json",
         help="results that `kproxy conformance run --json` wrote",
     ),
     switch(
         name="--schema",
-        fronts=Front.REPORT,
+        users=OptionUser.REPORT,
         help="print the JSON Schema of results, and nothing else",
     ),
 )

@@ -13,7 +13,7 @@ _LINK = re.compile(r"\[([^]]*)\]\(([^)]*)\)")
 """A link in Markdown: its text and its target."""
 
 
-class Front(enum.Flag):
+class OptionUser(enum.Flag):
     """A command, or another program, that takes options; an option names all that take it."""
 
     RUN = enum.auto()
@@ -61,7 +61,7 @@ class CommandOption:
     """
 
     name: str
-    fronts: Front
+    users: OptionUser
     help: str
     short: str = ""
     metavar: str = ""

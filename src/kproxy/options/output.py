@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from kproxy.options.option import CommandOption, Front
+from kproxy.options.option import CommandOption, OptionUser
 
-_RESULTS = Front.RUN | Front.CLUSTER
+_RESULTS = OptionUser.RUN | OptionUser.CLUSTER
 _DOCUMENTS = (
-    Front.LIST
-    | Front.SHOW
-    | Front.SPEC_SHOW
-    | Front.EXPLAIN
-    | Front.COMPARE
-    | Front.FUZZ
-    | Front.SIMULATE
-    | Front.LAB_DOCTOR
-    | Front.LAB_UP
-    | Front.LAB_KERNEL_BUILD
-    | Front.LAB_KERNEL_FETCH
-    | Front.LAB_CLUSTER_UP
-    | Front.LAB_CLUSTER_FETCH
-    | Front.LAB_CLUSTER_KUBECONFIG
-    | Front.VERSION
+    OptionUser.LIST
+    | OptionUser.SHOW
+    | OptionUser.SPEC_SHOW
+    | OptionUser.EXPLAIN
+    | OptionUser.COMPARE
+    | OptionUser.FUZZ
+    | OptionUser.SIMULATE
+    | OptionUser.LAB_DOCTOR
+    | OptionUser.LAB_UP
+    | OptionUser.LAB_KERNEL_BUILD
+    | OptionUser.LAB_KERNEL_FETCH
+    | OptionUser.LAB_CLUSTER_UP
+    | OptionUser.LAB_CLUSTER_FETCH
+    | OptionUser.LAB_CLUSTER_KUBECONFIG
+    | OptionUser.VERSION
 )
 RESULT_FORMS = ("json", "yaml", "junit", "markdown", "html")
 """Forms of results, each also by an option of its own, so that a run can write several."""
@@ -30,22 +30,26 @@ _ROWS = (
         CommandOption(
             name="--format",
             short="-o",
-            fronts=fronts,
+            users=users,
             choices=forms,
             default="text",
             field="form",
             help=f"form of the output{more}",
         )
-        for fronts, forms, more in (
+        for users, forms, more in (
             (_DOCUMENTS, ("text", "json", "yaml"), ""),
             (
-                Front.TRACE,
+                OptionUser.TRACE,
                 ("text", "short", "json", "yaml"),
                 "; `short`: text without the rules as their tool writes them",
             ),
-            (_RESULTS | Front.REPORT, ("text", *RESULT_FORMS), "; another than `text` replaces the tables"),
             (
-                Front.VERIFY,
+                _RESULTS | OptionUser.REPORT,
+                ("text", *RESULT_FORMS),
+                "; another than `text` replaces the tables",
+            ),
+            (
+                OptionUser.VERIFY,
                 ("text", "json", "yaml", "svg", "shields"),
                 "; `svg`: a badge; `shields`: the endpoint that shields.io makes one of",
             ),
@@ -53,7 +57,12 @@ _ROWS = (
     ),
     CommandOption(
         name="--output",
-        fronts=_DOCUMENTS | Front.TRACE | _RESULTS | Front.REPORT | Front.VERIFY | Front.COMPLETION,
+        users=_DOCUMENTS
+        | OptionUser.TRACE
+        | _RESULTS
+        | OptionUser.REPORT
+        | OptionUser.VERIFY
+        | OptionUser.COMPLETION,
         metavar="FILE",
         default="-",
         default_text="standard output",

@@ -6,7 +6,7 @@ from argparse import ArgumentTypeError
 from dataclasses import dataclass
 from pathlib import Path
 
-from kproxy.options.option import CommandOption, Front, positive_int, positive_seconds, switch
+from kproxy.options.option import CommandOption, OptionUser, positive_int, positive_seconds, switch
 from kproxy.options.paths import output_file, output_folder
 
 
@@ -52,7 +52,7 @@ def namespace_command(text: str) -> str:
 _SIMULATE = (
     CommandOption(
         name="--seeds",
-        fronts=Front.SIMULATE,
+        users=OptionUser.SIMULATE,
         metavar="N|N..M",
         type=seed_range,
         default=range(10),
@@ -61,7 +61,7 @@ _SIMULATE = (
     ),
     CommandOption(
         name="--shard",
-        fronts=Front.SIMULATE,
+        users=OptionUser.SIMULATE,
         metavar="I/N",
         type=shard,
         default=Shard(1, 1),
@@ -70,7 +70,7 @@ _SIMULATE = (
     ),
     CommandOption(
         name="--replay",
-        fronts=Front.SIMULATE,
+        users=OptionUser.SIMULATE,
         metavar="FILE",
         type=Path,
         default=None,
@@ -78,7 +78,7 @@ _SIMULATE = (
     ),
     CommandOption(
         name="--out",
-        fronts=Front.SIMULATE,
+        users=OptionUser.SIMULATE,
         metavar="DIR",
         type=output_folder,
         default=Path("universes"),
@@ -87,7 +87,7 @@ _SIMULATE = (
     ),
     CommandOption(
         name="--results",
-        fronts=Front.SIMULATE,
+        users=OptionUser.SIMULATE,
         metavar="FILE",
         type=output_file,
         default=None,
@@ -95,7 +95,7 @@ _SIMULATE = (
     ),
     CommandOption(
         name="--until",
-        fronts=Front.SIMULATE,
+        users=OptionUser.SIMULATE,
         metavar="SECONDS",
         type=positive_seconds,
         default=None,
@@ -103,7 +103,7 @@ _SIMULATE = (
     ),
     CommandOption(
         name="--exec",
-        fronts=Front.SIMULATE,
+        users=OptionUser.SIMULATE,
         metavar="'NAMESPACE COMMAND'",
         repeatable=True,
         type=namespace_command,
@@ -112,17 +112,17 @@ _SIMULATE = (
     ),
     switch(
         name="--shell",
-        fronts=Front.SIMULATE,
+        users=OptionUser.SIMULATE,
         help="read more such commands where `--until` stops, from standard input, each `NAMESPACE COMMAND`, until an empty line",
     ),
     switch(
         name="--no-shrink",
-        fronts=Front.SIMULATE,
+        users=OptionUser.SIMULATE,
         help="write no schedules, instead of searching for the shortest that fails",
     ),
     CommandOption(
         name="--parallel",
-        fronts=Front.SIMULATE,
+        users=OptionUser.SIMULATE,
         metavar="N",
         type=positive_int,
         default=0,

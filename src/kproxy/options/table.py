@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kproxy.options.conformance import CONFORMANCE_GROUPS
-from kproxy.options.option import CommandOption, Front
+from kproxy.options.option import CommandOption, OptionUser
 from kproxy.options.output import OUTPUT_GROUPS
 from kproxy.options.simulate import SIMULATE_GROUPS
 from kproxy.options.tools import TOOL_GROUPS
@@ -27,14 +27,14 @@ NEW_NAMES: Mapping[str, str] = {option.old_name: option.name for option in OPTIO
 """Today's name of each option that was renamed; the old names go with the next release."""
 
 
-def options_of(front: Front) -> tuple[CommandOption, ...]:
+def options_of(user: OptionUser) -> tuple[CommandOption, ...]:
     """The options of a command, in the order of its ``--help``."""
-    return tuple(option for option in OPTIONS if front in option.fronts)
+    return tuple(option for option in OPTIONS if user in option.users)
 
 
-def option_groups_of(front: Front) -> tuple[tuple[str, tuple[CommandOption, ...]], ...]:
+def option_groups_of(user: OptionUser) -> tuple[tuple[str, tuple[CommandOption, ...]], ...]:
     """The options of a command in groups, each with its heading."""
-    groups = ((title, tuple(o for o in group if front in o.fronts)) for title, group in OPTION_GROUPS)
+    groups = ((title, tuple(o for o in group if user in o.users)) for title, group in OPTION_GROUPS)
     return tuple((title, group) for title, group in groups if group)
 
 

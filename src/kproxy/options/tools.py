@@ -8,47 +8,49 @@ from __future__ import annotations
 from argparse import REMAINDER
 from pathlib import Path
 
-from kproxy.options.option import CommandOption, Front, positive_int, switch
+from kproxy.options.option import CommandOption, OptionUser, positive_int, switch
 from kproxy.options.paths import output_folder
 
 DEFAULT_LAB = "default"
 """Name of a running lab where none is given."""
 
-_COPY = Front.COMPARE | Front.LAB_UP
-_LIVE_LAB = Front.LAB_UP | Front.LAB_EXEC | Front.LAB_KUBECTL | Front.LAB_DOWN
+_COPY = OptionUser.COMPARE | OptionUser.LAB_UP
+_LIVE_LAB = OptionUser.LAB_UP | OptionUser.LAB_EXEC | OptionUser.LAB_KUBECTL | OptionUser.LAB_DOWN
 
 _LIVE_CLUSTER = (
-    Front.LAB_CLUSTER_UP
-    | Front.LAB_CLUSTER_EXEC
-    | Front.LAB_CLUSTER_KUBECTL
-    | Front.LAB_CLUSTER_KUBECONFIG
-    | Front.LAB_CLUSTER_DOWN
+    OptionUser.LAB_CLUSTER_UP
+    | OptionUser.LAB_CLUSTER_EXEC
+    | OptionUser.LAB_CLUSTER_KUBECTL
+    | OptionUser.LAB_CLUSTER_KUBECONFIG
+    | OptionUser.LAB_CLUSTER_DOWN
 )
 
 _PROXIES = (
     CommandOption(
         name="--a",
-        fronts=Front.COMPARE,
+        users=OptionUser.COMPARE,
         metavar="NAME:MODE",
         default="kube-proxy:iptables",
         help="one proxy",
     ),
     CommandOption(
         name="--b",
-        fronts=Front.COMPARE,
+        users=OptionUser.COMPARE,
         metavar="NAME:MODE",
         default="kube-proxy:nftables",
         help="the other proxy",
     ),
-    CommandOption(name="--binary", fronts=Front.COMPARE, metavar="PATH", help="the program of both"),
-    CommandOption(name="--a-binary", fronts=Front.COMPARE, metavar="PATH", help="the program of the one"),
-    CommandOption(name="--b-binary", fronts=Front.COMPARE, metavar="PATH", help="the program of the other"),
+    CommandOption(name="--binary", users=OptionUser.COMPARE, metavar="PATH", help="the program of both"),
+    CommandOption(name="--a-binary", users=OptionUser.COMPARE, metavar="PATH", help="the program of the one"),
+    CommandOption(
+        name="--b-binary", users=OptionUser.COMPARE, metavar="PATH", help="the program of the other"
+    ),
 )
 
 _PACKET = (
     CommandOption(
         name="--from",
-        fronts=Front.EXPLAIN,
+        users=OptionUser.EXPLAIN,
         metavar="SENDER",
         required=True,
         field="sender",
@@ -57,7 +59,7 @@ _PACKET = (
     ),
     CommandOption(
         name="--from",
-        fronts=Front.TRACE,
+        users=OptionUser.TRACE,
         metavar="SENDER",
         required=True,
         field="sender",
@@ -66,7 +68,7 @@ _PACKET = (
     ),
     CommandOption(
         name="--to",
-        fronts=Front.EXPLAIN,
+        users=OptionUser.EXPLAIN,
         metavar="TARGET",
         required=True,
         field="target",
@@ -75,7 +77,7 @@ _PACKET = (
     ),
     CommandOption(
         name="--to",
-        fronts=Front.TRACE,
+        users=OptionUser.TRACE,
         metavar="TARGET",
         required=True,
         field="target",
@@ -88,7 +90,7 @@ _CLUSTER = (
     CommandOption(
         name="--file",
         short="-f",
-        fronts=_COPY | Front.EXPLAIN,
+        users=_COPY | OptionUser.EXPLAIN,
         metavar="FILE",
         required=True,
         repeatable=True,
@@ -99,7 +101,7 @@ _CLUSTER = (
     CommandOption(
         name="--file",
         short="-f",
-        fronts=Front.TRACE,
+        users=OptionUser.TRACE,
         metavar="FILE",
         repeatable=True,
         field="files",
@@ -108,7 +110,7 @@ _CLUSTER = (
     ),
     CommandOption(
         name="--node",
-        fronts=_COPY,
+        users=_COPY,
         metavar="NAME",
         repeatable=True,
         field="nodes",
@@ -117,45 +119,45 @@ _CLUSTER = (
     ),
     CommandOption(
         name="--node",
-        fronts=Front.EXPLAIN,
+        users=OptionUser.EXPLAIN,
         metavar="NAME",
         default_text="the sender's",
         help="the node that receives the packet; needed only where the sender does not decide it",
     ),
     CommandOption(
         name="--mode",
-        fronts=Front.EXPLAIN,
+        users=OptionUser.EXPLAIN,
         choices=("iptables", "ipvs", "nftables", "userspace"),
         default_text="what is lawful in any mode",
         help="the mode whose defaults apply",
     ),
     CommandOption(
         name="--cluster-cidr",
-        fronts=_COPY | Front.EXPLAIN,
+        users=_COPY | OptionUser.EXPLAIN,
         metavar="RANGES",
         help="the proxy's clusterCIDR, with detectLocalMode ClusterCIDR",
     ),
     CommandOption(
         name="--node-port-addresses",
-        fronts=_COPY | Front.EXPLAIN,
+        users=_COPY | OptionUser.EXPLAIN,
         metavar="RANGES",
         help="the proxy's nodePortAddresses: ranges with commas between, or primary",
     ),
     switch(
         name="--masquerade-all",
-        fronts=_COPY | Front.EXPLAIN,
+        users=_COPY | OptionUser.EXPLAIN,
         help="the proxy's masqueradeAll",
     ),
     CommandOption(
         name="--via",
-        fronts=Front.TRACE,
+        users=OptionUser.TRACE,
         metavar="IFACE",
         default_text="that of the route to the sender",
         help="the interface that receives the packet",
     ),
     CommandOption(
         name="--node-address",
-        fronts=Front.EXPLAIN | Front.TRACE,
+        users=OptionUser.EXPLAIN | OptionUser.TRACE,
         metavar="ADDRESS",
         repeatable=True,
         help="an address of the node's own that nothing else lists",
@@ -165,7 +167,7 @@ _CLUSTER = (
 _OUTPUTS = (
     CommandOption(
         name="--export",
-        fronts=Front.COMPARE,
+        users=OptionUser.COMPARE,
         metavar="DIR",
         type=output_folder,
         default=None,
@@ -176,7 +178,7 @@ _OUTPUTS = (
 _SPEC_SHOW = (
     CommandOption(
         name="id",
-        fronts=Front.SPEC_SHOW,
+        users=OptionUser.SPEC_SHOW,
         metavar="ID",
         nargs="?",
         default_text="list the topics",
@@ -187,54 +189,54 @@ _SPEC_SHOW = (
 _LAB = (
     CommandOption(
         name="--name",
-        fronts=_LIVE_LAB,
+        users=_LIVE_LAB,
         metavar="NAME",
         default=DEFAULT_LAB,
         help="which lab, if there are several",
     ),
     CommandOption(
         name="--name",
-        fronts=_LIVE_CLUSTER,
+        users=_LIVE_CLUSTER,
         metavar="NAME",
         default=DEFAULT_LAB,
         help="which cluster, if there are several",
     ),
     CommandOption(
         name="where",
-        fronts=Front.LAB_CLUSTER_EXEC,
+        users=OptionUser.LAB_CLUSTER_EXEC,
         metavar="WHERE",
         help="node/NAME, `client` or `remote` (outside of the cluster), or `switch` (the control plane's network)",
     ),
     CommandOption(
         name="where",
-        fronts=Front.LAB_EXEC,
+        users=OptionUser.LAB_EXEC,
         metavar="WHERE",
         help="pod/NAME, pod/NAMESPACE/NAME, node/NAME, client or remote",
     ),
     CommandOption(
         name="arguments",
-        fronts=Front.LAB_EXEC | Front.LAB_CLUSTER_EXEC,
+        users=OptionUser.LAB_EXEC | OptionUser.LAB_CLUSTER_EXEC,
         metavar="-- PROGRAM ARGUMENT",
         nargs=REMAINDER,
         help="the program to run; without one a shell",
     ),
     CommandOption(
         name="arguments",
-        fronts=Front.LAB_KUBECTL | Front.LAB_CLUSTER_KUBECTL,
+        users=OptionUser.LAB_KUBECTL | OptionUser.LAB_CLUSTER_KUBECTL,
         metavar="ARGUMENT",
         nargs=REMAINDER,
         help="arguments of kubectl",
     ),
     CommandOption(
         name="--source",
-        fronts=Front.LAB_KERNEL_BUILD,
+        users=OptionUser.LAB_KERNEL_BUILD,
         metavar="PACKAGE",
         default_text="the newest linux-source-X.Y of apt",
         help="the package of the kernel's source",
     ),
     CommandOption(
         name="--jobs",
-        fronts=Front.LAB_KERNEL_BUILD,
+        users=OptionUser.LAB_KERNEL_BUILD,
         metavar="N",
         type=positive_int,
         default=0,
@@ -243,7 +245,7 @@ _LAB = (
     ),
     CommandOption(
         name="--package",
-        fronts=Front.LAB_KERNEL_FETCH,
+        users=OptionUser.LAB_KERNEL_FETCH,
         metavar="PACKAGE",
         default_text="the one of linux-image-amd64",
         help="the package of the kernel",
@@ -253,7 +255,7 @@ _LAB = (
 _LAB_CLUSTER = (
     CommandOption(
         name="--nodes",
-        fronts=Front.LAB_CLUSTER_UP,
+        users=OptionUser.LAB_CLUSTER_UP,
         metavar="N",
         type=positive_int,
         default=3,
@@ -261,7 +263,7 @@ _LAB_CLUSTER = (
     ),
     CommandOption(
         name="--assets",
-        fronts=Front.LAB_CLUSTER_UP | Front.LAB_CLUSTER_FETCH,
+        users=OptionUser.LAB_CLUSTER_UP | OptionUser.LAB_CLUSTER_FETCH,
         metavar="DIR",
         type=Path,
         default=None,
@@ -270,14 +272,14 @@ _LAB_CLUSTER = (
     ),
     CommandOption(
         name="--proxy",
-        fronts=Front.LAB_CLUSTER_UP,
+        users=OptionUser.LAB_CLUSTER_UP,
         metavar="kproxy|kube-proxy|none|FILE.toml",
         default="kproxy",
         help="the service proxy: one that is installed as a DaemonSet, or a [subject file](subjects.md), whose programs run on each node",
     ),
     CommandOption(
         name="--mode",
-        fronts=Front.LAB_CLUSTER_UP,
+        users=OptionUser.LAB_CLUSTER_UP,
         metavar="MODE",
         default="",
         default_text="`nftables`; of a subject file the first of its modes",
@@ -285,21 +287,21 @@ _LAB_CLUSTER = (
     ),
     CommandOption(
         name="--version",
-        fronts=Front.LAB_CLUSTER_FETCH,
+        users=OptionUser.LAB_CLUSTER_FETCH,
         metavar="X.Y.Z",
         default="1.36.2",
         help="the version of Kubernetes",
     ),
     CommandOption(
         name="--url",
-        fronts=Front.LAB_CLUSTER_FETCH,
+        users=OptionUser.LAB_CLUSTER_FETCH,
         metavar="URL",
         default="https://dl.k8s.io/release",
         help="the release site, or a mirror of it",
     ),
     CommandOption(
         name="--deploy",
-        fronts=Front.LAB_CLUSTER_UP,
+        users=OptionUser.LAB_CLUSTER_UP,
         metavar="DIR",
         type=Path,
         default=None,
@@ -311,7 +313,7 @@ _LAB_CLUSTER = (
 _COMPLETION = (
     CommandOption(
         name="shell",
-        fronts=Front.COMPLETION,
+        users=OptionUser.COMPLETION,
         metavar="SHELL",
         choices=("bash", "zsh", "tcsh"),
         help="`bash`, `zsh` or `tcsh`",

@@ -15,16 +15,21 @@ from kproxy.cli import main
 from kproxy.lab.cluster.command import ClusterUpOptions, cluster_document
 from kproxy.lab.cluster.layout import ClusterLayout
 from kproxy.options.commands import COMMANDS, CommandHelp
-from kproxy.options.option import Front
+from kproxy.options.option import OptionUser
 from kproxy.options.table import options_of
 from kproxy.universes import launch
 from kproxy.universes.draw import draw_schedule
 from kproxy.universes.launch import UniverseRun
 from tests.support.paths import ROOT
 
-OTHER_PROGRAMS = Front.LAB_EXEC | Front.LAB_KUBECTL | Front.LAB_CLUSTER_EXEC | Front.LAB_CLUSTER_KUBECTL
+OTHER_PROGRAMS = (
+    OptionUser.LAB_EXEC
+    | OptionUser.LAB_KUBECTL
+    | OptionUser.LAB_CLUSTER_EXEC
+    | OptionUser.LAB_CLUSTER_KUBECTL
+)
 """They print what a program of the user's prints."""
-PRINT_NOTHING = Front.LAB_DOWN | Front.LAB_CLUSTER_DOWN
+PRINT_NOTHING = OptionUser.LAB_DOWN | OptionUser.LAB_CLUSTER_DOWN
 SIMULATED = ("conformance", "fuzz", "--testbed", "simulator", "--worlds", "3", "--seed", "1", "--no-shrink")
 
 
@@ -44,12 +49,12 @@ def document(
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_every_command_that_prints_data_has_a_form_and_a_file(command: CommandHelp) -> None:
-    options = {option.name: option for option in options_of(command.front)}
-    if command.front in OTHER_PROGRAMS | PRINT_NOTHING:
+    options = {option.name: option for option in options_of(command.user)}
+    if command.user in OTHER_PROGRAMS | PRINT_NOTHING:
         assert "--format" not in options
         return
     assert "--output" in options
-    if command.front is not Front.COMPLETION:  # a program in the language of a shell
+    if command.user is not OptionUser.COMPLETION:  # a program in the language of a shell
         assert {"text", "json", "yaml"} <= set(options["--format"].choices)
 
 

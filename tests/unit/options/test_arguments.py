@@ -9,30 +9,30 @@ from pathlib import Path
 import pytest
 
 from kproxy.cli import build_parser
-from kproxy.options.option import CommandOption, Front
+from kproxy.options.option import CommandOption, OptionUser
 from kproxy.options.table import OPTIONS, options_of
 
 COMMANDS = {
-    Front.RUN: "conformance run",
-    Front.FUZZ: "conformance fuzz",
-    Front.CLUSTER: "conformance cluster --mode m --agent-image i",
-    Front.REPORT: "conformance report",
-    Front.LIST: "conformance list",
-    Front.SHOW: "conformance show",
-    Front.COMPARE: "compare -f x",
-    Front.LAB_DOCTOR: "lab doctor",
-    Front.LAB_KERNEL_BUILD: "lab kernel build",
-    Front.LAB_KERNEL_FETCH: "lab kernel fetch",
-    Front.LAB_UP: "lab up -f x",
-    Front.LAB_EXEC: "lab exec",
-    Front.LAB_KUBECTL: "lab kubectl",
-    Front.LAB_DOWN: "lab down",
-    Front.SPEC_SHOW: "spec show",
-    Front.EXPLAIN: "spec explain",
-    Front.TRACE: "trace",
+    OptionUser.RUN: "conformance run",
+    OptionUser.FUZZ: "conformance fuzz",
+    OptionUser.CLUSTER: "conformance cluster --mode m --agent-image i",
+    OptionUser.REPORT: "conformance report",
+    OptionUser.LIST: "conformance list",
+    OptionUser.SHOW: "conformance show",
+    OptionUser.COMPARE: "compare -f x",
+    OptionUser.LAB_DOCTOR: "lab doctor",
+    OptionUser.LAB_KERNEL_BUILD: "lab kernel build",
+    OptionUser.LAB_KERNEL_FETCH: "lab kernel fetch",
+    OptionUser.LAB_UP: "lab up -f x",
+    OptionUser.LAB_EXEC: "lab exec",
+    OptionUser.LAB_KUBECTL: "lab kubectl",
+    OptionUser.LAB_DOWN: "lab down",
+    OptionUser.SPEC_SHOW: "spec show",
+    OptionUser.EXPLAIN: "spec explain",
+    OptionUser.TRACE: "trace",
 }
 RENAMED = [
-    (front, option) for option in OPTIONS if option.old_name for front in COMMANDS if front in option.fronts
+    (user, option) for option in OPTIONS if option.old_name for user in COMMANDS if user in option.users
 ]
 PROMISED = {
     "--patience": "--sync-timeout",
@@ -48,15 +48,15 @@ def test_all_renamed_options_are_known_by_their_old_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("front", "option"), RENAMED, ids=[f"{COMMANDS[front]} {option.old_name}" for front, option in RENAMED]
+    ("user", "option"), RENAMED, ids=[f"{COMMANDS[user]} {option.old_name}" for user, option in RENAMED]
 )
 def test_an_old_name_does_the_same_and_reports_the_new_one(
-    front: Front, option: CommandOption, capsys: pytest.CaptureFixture[str]
+    user: OptionUser, option: CommandOption, capsys: pytest.CaptureFixture[str]
 ) -> None:
     value = [] if option.is_switch else ["3"]
-    new = build_parser().parse_args([*COMMANDS[front].split(), option.name, *value])
+    new = build_parser().parse_args([*COMMANDS[user].split(), option.name, *value])
     assert capsys.readouterr().err == ""
-    old = build_parser().parse_args([*COMMANDS[front].split(), option.old_name, *value])
+    old = build_parser().parse_args([*COMMANDS[user].split(), option.old_name, *value])
     assert vars(old) | {"error": None} == vars(new) | {"error": None}
     assert getattr(new, option.destination) in {True, 3.0}
     assert capsys.readouterr().err == (
@@ -64,12 +64,14 @@ def test_an_old_name_does_the_same_and_reports_the_new_one(
     )
 
 
-@pytest.mark.parametrize("front", COMMANDS, ids=COMMANDS.values())
-def test_help_shows_every_option_and_no_old_name(front: Front, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("user", COMMANDS, ids=COMMANDS.values())
+def test_help_shows_every_option_and_no_old_name(
+    user: OptionUser, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
-        build_parser().parse_args([*COMMANDS[front].split(), "--help"])
+        build_parser().parse_args([*COMMANDS[user].split(), "--help"])
     shown = capsys.readouterr().out
-    for option in options_of(front):
+    for option in options_of(user):
         assert (option.metavar if option.is_positional else f"{option.name}") in shown
         assert not option.old_name or f"{option.old_name} " not in shown
 

@@ -10,7 +10,7 @@ import yaml
 
 from kproxy.conformance.options import RunOptions
 from kproxy.conformance.testbeds.cluster.command import ClusterOptions
-from kproxy.options.option import CommandOption, Front, positive_int, positive_seconds
+from kproxy.options.option import CommandOption, OptionUser, positive_int, positive_seconds
 from kproxy.options.table import NEW_NAMES, OPTIONS, options_of, with_new_names
 from tests.support.paths import ROOT
 
@@ -21,36 +21,36 @@ LEFT_OPEN = {"mode", "kernel"}
 """Options of `run` whose default on the command line leaves the choice to the run."""
 
 
-@pytest.mark.parametrize("front", Front)
-def test_a_command_has_one_row_for_each_option(front: Front) -> None:
-    names = Counter(name for o in options_of(front) for name in (o.name, o.short, o.old_name) if name)
+@pytest.mark.parametrize("user", OptionUser)
+def test_a_command_has_one_row_for_each_option(user: OptionUser) -> None:
+    names = Counter(name for o in options_of(user) for name in (o.name, o.short, o.old_name) if name)
     assert [name for name, number in names.items() if number > 1] == []
 
 
-@pytest.mark.parametrize("front", Front)
-def test_every_command_with_options_is_in_the_table(front: Front) -> None:
-    assert options_of(front)
+@pytest.mark.parametrize("user", OptionUser)
+def test_every_command_with_options_is_in_the_table(user: OptionUser) -> None:
+    assert options_of(user)
 
 
 def test_the_options_of_run_are_the_fields_of_its_value_with_the_same_defaults() -> None:
-    table = {o.destination: () if o.repeatable else o.default for o in options_of(Front.RUN)}
+    table = {o.destination: () if o.repeatable else o.default for o in options_of(OptionUser.RUN)}
     values = {field.name: field.default for field in fields(RunOptions)}
     assert table.keys() - SHORTHANDS == values.keys()
     assert {name for name in table.keys() - SHORTHANDS if table[name] != values[name]} == LEFT_OPEN
 
 
-@pytest.mark.parametrize("front", [Front.CLUSTER, Front.PYTEST])
-def test_options_of_other_fronts_are_fields_of_a_run_or_of_a_cluster(front: Front) -> None:
+@pytest.mark.parametrize("user", [OptionUser.CLUSTER, OptionUser.PYTEST])
+def test_options_of_other_users_are_fields_of_a_run_or_of_a_cluster(user: OptionUser) -> None:
     known = {field.name for kind in (RunOptions, ClusterOptions) for field in fields(kind)}
-    assert {o.destination for o in options_of(front)} - SHORTHANDS <= known
+    assert {o.destination for o in options_of(user)} - SHORTHANDS <= known
 
 
-@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: f"{option.name} {option.fronts}")
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: f"{option.name} {option.users}")
 def test_a_row_is_whole(option: CommandOption) -> None:
     assert option.help
     assert option.help[-1] != "."
     assert "\n" not in option.help
-    takes_value = not option.is_switch and option.fronts != Front.ACTION
+    takes_value = not option.is_switch and option.users != OptionUser.ACTION
     assert bool(option.metavar or option.choices) == takes_value
     assert not option.choices or option.default in ("", *option.choices)
     assert not (option.old_name and option.repeatable), "an old name stores one value"
@@ -58,7 +58,7 @@ def test_a_row_is_whole(option: CommandOption) -> None:
 
 def test_a_meaning_is_shown_with_its_default_and_without_targets_of_links() -> None:
     option = CommandOption(
-        name="--x", fronts=Front.RUN, metavar="N", default=2, repeatable=True, help="so [many](a.md#b)"
+        name="--x", users=OptionUser.RUN, metavar="N", default=2, repeatable=True, help="so [many](a.md#b)"
     )
     assert option.plain == "so many (default: 2; repeatable)"
     assert option.markdown == "so [many](a.md#b) (default: `2`; repeatable)"
@@ -79,14 +79,16 @@ def test_inputs_of_the_action_are_those_of_the_table() -> None:
     assert inputs == {
         option.name.lstrip("-"): {"description": option.action_description}
         | ({"required": True} if option.required else {"default": option.default})
-        for option in options_of(Front.ACTION)
+        for option in options_of(OptionUser.ACTION)
     }
 
 
 def test_the_reusable_workflow_describes_inputs_as_the_action_does() -> None:
     workflow = yaml.safe_load((ROOT / ".github/workflows/judge.yml").read_text(encoding="utf-8"))
     inputs = workflow[True]["workflow_call"]["inputs"]  # YAML 1.1 reads `on` as true
-    shared = {o.name.lstrip("-"): o.action_description for o in options_of(Front.ACTION)} | {"results": ""}
+    shared = {o.name.lstrip("-"): o.action_description for o in options_of(OptionUser.ACTION)} | {
+        "results": ""
+    }
     assert {name: inputs[name]["description"] for name in inputs.keys() & shared} == {
         name: text for name, text in shared.items() if name != "results"
     }
