@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from kproxy.conformance.case import Apply, CaseService
+from kproxy.conformance.generate.shrink import smaller_applies, without
 from kproxy.universes.judge import Verdict
 from kproxy.universes.schedule import Schedule
 from kproxy.universes.schedule_files import InvalidSchedule, check_schedule
@@ -74,7 +75,7 @@ def _cuts(schedule: Schedule) -> Iterator[Schedule]:
     for number, change in enumerate(schedule.changes):
         if not isinstance(change.step, Apply):
             continue
-        for step in _simpler_steps(change.step):
+        for step in smaller_applies(change.step, _plainer_services):
             changes = list(schedule.changes)
             changes[number] = replace(change, step=step)
             yield replace(schedule, changes=tuple(changes))
@@ -92,21 +93,9 @@ def _fewer(items: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
             return
 
 
-def _simpler_steps(step: Apply) -> Iterator[Apply]:
-    for number, service in enumerate(step.services):
-        if len(step.services) > 1:
-            yield Apply(*_without(step.services, number))
-        for plainer in _plainer_services(service):
-            yield Apply(*step.services[:number], plainer, *step.services[number + 1 :])
-
-
 def _plainer_services(service: CaseService) -> Iterator[CaseService]:
     plain = CaseService(name=service.name, type=service.type, ports=service.ports, backends=service.backends)
     if plain != service:
         yield plain
     for number in range(len(service.backends)):
-        yield service.replace(backends=_without(service.backends, number))
-
-
-def _without(items: tuple[T, ...], at: int) -> tuple[T, ...]:
-    return items[:at] + items[at + 1 :]
+        yield service.replace(backends=without(service.backends, number))

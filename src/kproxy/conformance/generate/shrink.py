@@ -14,7 +14,7 @@ not only that of the original step.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import TypeVar
 
@@ -71,19 +71,22 @@ def smaller_cases(case: Case) -> Iterator[Case]:
 
 def _cuts(case: Case) -> Iterator[Case]:
     for number, step in enumerate(case.steps):
-        yield replace(case, steps=_without(case.steps, number))
+        yield replace(case, steps=without(case.steps, number))
         if isinstance(step, Apply):
-            for plainer in _plainer_step(step):
+            for plainer in smaller_applies(step, _plainer_service):
                 yield replace(case, steps=_with(case.steps, number, plainer))
     if case.profile != DEFAULT:
         yield replace(case, profile=DEFAULT)
 
 
-def _plainer_step(step: Apply) -> Iterator[Apply]:
+def smaller_applies(
+    step: Apply, plainer_services: Callable[[CaseService], Iterable[CaseService]]
+) -> Iterator[Apply]:
+    """The step with one Service less, or with one in a plainer form; ``plainer_services``: those forms."""
     for number, service in enumerate(step.services):
         if len(step.services) > 1:
-            yield Apply(*_without(step.services, number))
-        for plainer in _plainer_service(service):
+            yield Apply(*without(step.services, number))
+        for plainer in plainer_services(service):
             yield Apply(*_with(step.services, number, plainer))
 
 
@@ -99,14 +102,14 @@ def _plainer_service(service: CaseService) -> Iterator[CaseService]:
     yield service.replace(backends=tuple(Backend(on=backend.on) for backend in service.backends))
     yield CaseService(name=service.name, type=service.type, ports=service.ports, backends=service.backends)
     for number, backend in enumerate(service.backends):
-        yield service.replace(backends=_without(service.backends, number))
+        yield service.replace(backends=without(service.backends, number))
         for plain in _defaults(backend, Backend(on=backend.on)):
             yield service.replace(backends=_with(service.backends, number, plain))
     if service.ports != (Port(),):
         yield service.replace(ports=(Port(),))
     if len(service.ports) > 1:
         for number in range(len(service.ports)):
-            yield service.replace(ports=_without(service.ports, number))
+            yield service.replace(ports=without(service.ports, number))
     yield from _defaults(service, _PLAIN_SERVICE)
 
 
@@ -118,7 +121,8 @@ def _defaults(value: T, plain: T) -> Iterator[T]:
             yield replace(value, **{field.name: usual})  # type: ignore[type-var]
 
 
-def _without(items: tuple[T, ...], at: int) -> tuple[T, ...]:
+def without(items: tuple[T, ...], at: int) -> tuple[T, ...]:
+    """The items without one, by its index."""
     return items[:at] + items[at + 1 :]
 
 
