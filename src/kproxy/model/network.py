@@ -52,6 +52,12 @@ def format_address(value: Address | Network) -> str:
     return "%d.%d.%d.%d" % (number >> 24, number >> 16 & 255, number >> 8 & 255, number & 255)  # noqa: UP031 - twice as fast
 
 
+def format_socket(address: Address, port: int) -> str:
+    """An address and a port, as URLs write them: ``10.0.0.1:80``, ``[fd00::1]:80``."""
+    text = format_address(address)
+    return f"[{text}]:{port}" if ":" in text else f"{text}:{port}"
+
+
 _OCTETS = {str(number): number for number in range(256)}
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
-from kproxy.model.network import Address, Family, Protocol, family_of
+from kproxy.model.network import Address, Family, Protocol, family_of, format_socket
 
 PortNumber = int
 
@@ -30,7 +30,7 @@ class Socket:
 
     def __str__(self) -> str:
         """Text as in a URL."""
-        return f"[{self.address}]:{self.port}" if self.address.version == 6 else f"{self.address}:{self.port}"
+        return format_socket(self.address, self.port)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

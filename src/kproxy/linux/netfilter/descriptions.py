@@ -1,4 +1,4 @@
-"""How a walk speaks of matches, elements and destinations.  Pure."""
+"""Text of matches, elements and destinations for a walk.  Pure."""
 
 from __future__ import annotations
 
@@ -22,12 +22,7 @@ from kproxy.linux.netfilter.rules import (
     Unknown,
     Unmodelled,
 )
-from kproxy.model.network import Address
-
-
-def format_socket(address: Address, port: int) -> str:
-    """An address and a port, as URLs write them."""
-    return f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}"
+from kproxy.model.network import format_socket
 
 
 def format_destination(step: Dnat, packet: TracedPacket) -> str:

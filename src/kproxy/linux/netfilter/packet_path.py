@@ -13,7 +13,6 @@ from fractions import Fraction
 
 from msgspec.structs import replace
 
-from kproxy.linux.netfilter.descriptions import format_socket
 from kproxy.linux.netfilter.node_state import (
     ClientEntry,
     IpvsRealServer,
@@ -25,7 +24,7 @@ from kproxy.linux.netfilter.node_state import (
 from kproxy.linux.netfilter.packet_state import Effect, PacketState, TracedPacket, TraceStep, Tracking
 from kproxy.linux.netfilter.rules import Chain, Point, Table
 from kproxy.linux.netfilter.walk import FINAL, PathFate, Paths, Walk, merged
-from kproxy.model.network import Address, Family
+from kproxy.model.network import Address, Family, format_socket
 
 NAT_PRIORITY = {
     Point.PREROUTING: -100,

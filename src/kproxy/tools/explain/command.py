@@ -11,7 +11,7 @@ from kproxy.documents import TEXT, print_document
 from kproxy.model.network import Address, parse_address
 from kproxy.spec.node import PRIMARY
 from kproxy.tools.explain import show
-from kproxy.tools.explain.dump import KUBECTL, CannotExplain, of_option, parse_dump
+from kproxy.tools.explain.dump import KUBECTL, CannotExplain, Dump, of_option, parse_dump
 from kproxy.tools.explain.endpoints import parse_sender, parse_target
 from kproxy.tools.explain.explanation import ProxySettings, explain_packet, parse_networks
 
@@ -37,7 +37,7 @@ class ExplainOptions:
 def explain(question: ExplainOptions) -> int:
     """Print the lawful outcomes; 0, or 2 when the arguments cannot be resolved."""
     try:
-        dump = parse_dump(_texts(question.files))
+        dump = read_dump(question.files)
         settings = _settings(question)
         with of_option("--from", question.sender):
             sender = parse_sender(question.sender, dump, question.node)
@@ -56,6 +56,11 @@ def explain(question: ExplainOptions) -> int:
     else:
         print_document(show.explanation_document(found, dump), question.form)
     return 0
+
+
+def read_dump(files: Sequence[str]) -> Dump:
+    """The dump in some files, ``-`` for standard input.  Raises `CannotExplain`."""
+    return parse_dump(_texts(files))
 
 
 def _texts(files: Sequence[str]) -> Iterator[tuple[str, bytes]]:

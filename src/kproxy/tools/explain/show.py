@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-from kproxy.model.network import Address
+from kproxy.model.network import format_socket
 from kproxy.spec.clauses import CLAUSES
 from kproxy.spec.outcome import ClauseId, Delivered, Failure, Outcome, SourceIP
 from kproxy.tools.explain.dump import Dump
@@ -41,12 +41,8 @@ def _question(answer: Explanation) -> str:
     packet = answer.hops[0].packet
     at = f" on {answer.sender.node}" if answer.sender.node and not answer.sender.host else ""
     to = f" ({answer.target.label})" if answer.target.label else ""
-    endpoint = _with_port(packet.destination, packet.port)
+    endpoint = format_socket(packet.destination, packet.port)
     return f"{packet.protocol.value} {packet.source} ({answer.sender.label}{at}) -> {endpoint}{to}"
-
-
-def _with_port(address: Address, port: int) -> str:
-    return f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}"
 
 
 def _outcome(outcome: Outcome, hop: Hop, dump: Dump) -> str:
@@ -54,7 +50,7 @@ def _outcome(outcome: Outcome, hop: Hop, dump: Dump) -> str:
         return FAILURES[outcome]
     sees = str(hop.packet.source) if outcome.source is SourceIP.PRESERVED else f"an address of {hop.node}"
     where = _where(outcome, dump)
-    return f"delivered to {_with_port(outcome.address, outcome.port)}{where}, which sees {sees}"
+    return f"delivered to {format_socket(outcome.address, outcome.port)}{where}, which sees {sees}"
 
 
 def _where(outcome: Delivered, dump: Dump) -> str:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from kproxy.conformance.case import Profile
 from kproxy.conformance.subjects.subject import Subject, load_subject
 from kproxy.conformance.testbeds import environment
 from kproxy.model.network import Family
 from kproxy.spec.node import PRIMARY
-from kproxy.tools.explain.dump import KUBECTL, CannotExplain, Dump, parse_dump
+from kproxy.tools.explain.command import read_dump
+from kproxy.tools.explain.dump import CannotExplain, Dump
 from kproxy.tools.explain.explanation import ProxySettings, parse_networks
 from kproxy.tools.lab_session.lab import ProxySetup
 from kproxy.tools.lab_session.layout import CannotCopy
@@ -40,17 +39,9 @@ def require_tools() -> None:
 def load_dump(cluster: ReplicaOptions) -> Dump:
     """Read the dump.  Raises `CannotCopy`."""
     try:
-        return parse_dump(_texts(cluster.files))
+        return read_dump(cluster.files)
     except CannotExplain as reason:
         raise CannotCopy(str(reason)) from reason
-
-
-def _texts(files: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-    for name in files:
-        try:
-            yield name, sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-        except OSError as error:
-            raise CannotCopy(f"-f {name}: {error.strerror}; `{KUBECTL}` prints what is needed") from error
 
 
 def oracle_settings(cluster: ReplicaOptions) -> ProxySettings:

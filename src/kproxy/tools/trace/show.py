@@ -11,11 +11,10 @@ from ipaddress import ip_address
 from itertools import groupby
 from typing import Any
 
-from kproxy.linux.netfilter.descriptions import format_socket
 from kproxy.linux.netfilter.packet_path import PacketPath
 from kproxy.linux.netfilter.packet_state import Effect, TraceStep
 from kproxy.linux.netfilter.walk import PathFate
-from kproxy.model.network import Address
+from kproxy.model.network import Address, format_socket
 from kproxy.tools.trace.answer import Decision, RelaySocket, TraceResult, step_location
 from kproxy.tools.trace.query import ResolvedQuery
 

@@ -33,7 +33,7 @@ from kproxy.linux.netfilter.rules import (
     Remember,
     Rule,
 )
-from kproxy.model.network import format_address
+from kproxy.model.network import format_socket
 from kproxy.proxy.backends import node_ports
 from kproxy.proxy.backends.iptables import names
 from kproxy.proxy.backends.iptables.names import SharedChain
@@ -321,6 +321,5 @@ def _masquerade(
 
 
 def _target(endpoint: PoolEndpoint, identity: str) -> NamedEndpoint:
-    address = format_address(endpoint.address)
-    text = f"[{address}]:{endpoint.port}" if ":" in address else f"{address}:{endpoint.port}"
+    text = format_socket(endpoint.address, endpoint.port)
     return NamedEndpoint(endpoint, text, names.ENDPOINT_PREFIX + names.name_hash(identity + text))

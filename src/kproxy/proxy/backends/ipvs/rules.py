@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kproxy.linux.netfilter.descriptions import format_socket
 from kproxy.linux.netfilter.rules import Rule
-from kproxy.model.network import Address, Family, Protocol
+from kproxy.model.network import Address, Family, Protocol, format_socket
 from kproxy.proxy.backends.ipvs.names import IpSet
 from kproxy.proxy.backends.xtables.rules import TableName, specification
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
-from kproxy.linux.netfilter.descriptions import format_socket
 from kproxy.linux.netfilter.patterns import (
     AnyFlag,
     FieldName,
@@ -33,7 +32,7 @@ from kproxy.linux.netfilter.rules import (
     Step,
     Verdict,
 )
-from kproxy.model.network import Family, Protocol
+from kproxy.model.network import Family, Protocol, format_socket
 from kproxy.proxy.backends.nftables.rules import (
     CollectionDefinition,
     ElementKey,
