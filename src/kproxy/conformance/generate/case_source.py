@@ -26,8 +26,6 @@ from kproxy.spec.outcome import SourceIP
 WORLD = {case}
 '''
 
-_PROFILES = {id(value): name for name, value in vars(profiles).items() if isinstance(value, Profile)}
-
 
 def case_source(case: Case, origin: str) -> str:
     """Text of the module; ``origin``: a sentence on where the case comes from."""
