@@ -12,7 +12,9 @@ SCHEDULE = Schedule(
             at=0.0,
             step=Apply(
                 CaseService(
-                    name="dns", ports=(Port(number=53, protocol=Protocol.UDP),), backends=(Backend(on="a1"),)
+                    name="dns",
+                    ports=(Port(number=53, protocol=Protocol.UDP),),
+                    endpoints=(CaseEndpoint(on="a1"),),
                 )
             ),
         ),
@@ -20,7 +22,9 @@ SCHEDULE = Schedule(
             at=10.0,
             step=Apply(
                 CaseService(
-                    name="dns", ports=(Port(number=53, protocol=Protocol.UDP),), backends=(Backend(on="b1"),)
+                    name="dns",
+                    ports=(Port(number=53, protocol=Protocol.UDP),),
+                    endpoints=(CaseEndpoint(on="b1"),),
                 )
             ),
         ),

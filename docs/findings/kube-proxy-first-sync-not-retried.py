@@ -9,8 +9,8 @@ SCHEDULE = Schedule(
     family=Family.IPV4,
     changes=(
         TimedChange(at=0.0, step=SetZone(node="a", zone="")),
-        TimedChange(at=0.0, step=Apply(CaseService(name="web", backends=(Backend(on="a1"),)))),
-        TimedChange(at=7.5, step=Apply(CaseService(name="web", backends=(Backend(on="b1"),)))),
+        TimedChange(at=0.0, step=Apply(CaseService(name="web", endpoints=(CaseEndpoint(on="a1"),)))),
+        TimedChange(at=7.5, step=Apply(CaseService(name="web", endpoints=(CaseEndpoint(on="b1"),)))),
     ),
     faults=(
         TimedFault(at=7.0, seconds=1.0, kind=FaultKind.PROXY_KILLED, node="a"),

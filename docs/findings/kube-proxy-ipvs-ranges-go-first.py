@@ -14,7 +14,7 @@ SCHEDULE = Schedule(
                 CaseService(
                     name="web",
                     type=Type.LOAD_BALANCER,
-                    backends=(Backend(on="a1"),),
+                    endpoints=(CaseEndpoint(on="a1"),),
                     vips=(Vip(),),
                     source_ranges=("client",),
                 )
@@ -26,7 +26,7 @@ SCHEDULE = Schedule(
                 CaseService(
                     name="web",
                     type=Type.LOAD_BALANCER,
-                    backends=(Backend(on="a1"),),
+                    endpoints=(CaseEndpoint(on="a1"),),
                     vips=(Vip(),),
                     source_ranges=("client",),
                 )

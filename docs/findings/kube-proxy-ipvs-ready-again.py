@@ -9,22 +9,24 @@ SCHEDULE = Schedule(
     family=Family.IPV4,
     changes=(
         TimedChange(
-            at=0.0, step=Apply(CaseService(name="web", backends=(Backend(on="b1"), Backend(on="b2"))))
+            at=0.0,
+            step=Apply(CaseService(name="web", endpoints=(CaseEndpoint(on="b1"), CaseEndpoint(on="b2")))),
         ),
         TimedChange(
             at=10.0,
             step=Apply(
                 CaseService(
                     name="web",
-                    backends=(
-                        Backend(on="b1", ready=False, serving=False, terminating=False),
-                        Backend(on="b2"),
+                    endpoints=(
+                        CaseEndpoint(on="b1", ready=False, serving=False, terminating=False),
+                        CaseEndpoint(on="b2"),
                     ),
                 )
             ),
         ),
         TimedChange(
-            at=20.0, step=Apply(CaseService(name="web", backends=(Backend(on="b1"), Backend(on="b2"))))
+            at=20.0,
+            step=Apply(CaseService(name="web", endpoints=(CaseEndpoint(on="b1"), CaseEndpoint(on="b2")))),
         ),
     ),
     faults=(TimedFault(at=19.0, seconds=40.0, kind=FaultKind.WRITES_SLOW, node="a", pause=0.05),),

@@ -15,7 +15,7 @@ SCHEDULE = Schedule(
                     name="dns",
                     type=Type.LOAD_BALANCER,
                     ports=(Port(number=53, protocol=Protocol.UDP),),
-                    backends=(Backend(on="a1"),),
+                    endpoints=(CaseEndpoint(on="a1"),),
                 )
             ),
         ),
@@ -26,7 +26,7 @@ SCHEDULE = Schedule(
                     name="dns",
                     type=Type.LOAD_BALANCER,
                     ports=(Port(number=53, protocol=Protocol.UDP),),
-                    backends=(Backend(on="a1"),),
+                    endpoints=(CaseEndpoint(on="a1"),),
                     vips=(Vip(),),
                 )
             ),

@@ -132,7 +132,9 @@ class Stage:
 
     async def change(self) -> None:
         """Change the endpoints of the clients' Service, and add a Service."""
-        await self.bed.change(self.world.apply_step(Apply(WEB.replace(backends=pods(*next(self._rotation))))))
+        await self.bed.change(
+            self.world.apply_step(Apply(WEB.replace(endpoints=pods(*next(self._rotation)))))
+        )
         for kind, namespace, name in self.pending.keys if self.pending else ():
             self.server.store.delete(ResourceKind(kind), namespace, name)
         self.pending = Sentinel(next(self._sentinels))

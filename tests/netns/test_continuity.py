@@ -58,7 +58,7 @@ def test_no_connection_is_lost_over_1000_random_changes_in_nftables_mode() -> No
 def test_the_clients_would_notice_a_service_without_endpoints() -> None:
     async def empty_and_fill() -> None:
         async with busy_lab("iptables", Xtables.NFT) as (bed, world, clients):
-            await bed.change(world.apply_step(Apply(WEB.replace(backends=()))))
+            await bed.change(world.apply_step(Apply(WEB.replace(endpoints=()))))
             await bed.settle()
             await clients.connect(3)
             assert all(one.lost for one in clients.all)

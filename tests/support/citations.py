@@ -9,7 +9,7 @@ from kproxy.conformance.case import (
     ContinuousProbe,
     Open,
     Probe,
-    ReachedBackend,
+    ReachedEndpoint,
     Reopen,
     Send,
 )
@@ -23,7 +23,7 @@ def respects(whole: Case, step: JudgedStep) -> Iterator[MismatchKind]:
     """In which respects something may be found at a step."""
     yield from (MismatchKind.OUTCOME, MismatchKind.ANSWER)
     delivers = not isinstance(getattr(step, "expect", None), frozenset) or any(
-        isinstance(seen, ReachedBackend)
+        isinstance(seen, ReachedEndpoint)
         for seen in step.expect  # type: ignore[union-attr]
     )
     if isinstance(step, Probe | Open | ContinuousProbe | Send | Reopen) and delivers:

@@ -47,7 +47,7 @@ ENDPOINTS = frozenset(itertools.chain.from_iterable(ROTATION))
 
 def steady_case(family: Family = Family.IPV4) -> tuple[Instance, list[Probe]]:
     """A Service in all forms it will have, and its clients."""
-    forms = [WEB.replace(backends=pods(*names)) for names in ROTATION]
+    forms = [WEB.replace(endpoints=pods(*names)) for names in ROTATION]
     probes = [
         Probe(sender=sender, to=to, expect=delivered_to(*ENDPOINTS, source=source))
         for sender, to, source in (
@@ -84,7 +84,7 @@ async def kill_and_restart(mode: str, variant: Xtables) -> None:
             await clients.connect(10)
             await bed.change([RestartProxy(node, ())])
             await bed.settle()
-        await bed.change(world.apply_step(Apply(WEB.replace(backends=pods("b1", "b2")))))
+        await bed.change(world.apply_step(Apply(WEB.replace(endpoints=pods("b1", "b2")))))
         await bed.settle()
         await clients.connect(10)
         nothing_was_lost(await clients.finish(), at_least=40)
@@ -95,7 +95,7 @@ async def kill_and_restart(mode: str, variant: Xtables) -> None:
 async def change_endpoints(mode: str, variant: Xtables, sets: Iterable[tuple[str, ...]]) -> None:
     async with busy_lab(mode, variant) as (bed, world, clients):
         for names in sets:
-            await bed.change(world.apply_step(Apply(WEB.replace(backends=pods(*names)))))
+            await bed.change(world.apply_step(Apply(WEB.replace(endpoints=pods(*names)))))
             await asyncio.sleep(0.025)
         await bed.settle()
         nothing_was_lost(await clients.finish(), at_least=50)

@@ -12,7 +12,7 @@ import pytest
 
 from kproxy.conformance.case import (
     Apply,
-    Backend,
+    CaseEndpoint,
     Policy,
     Port,
     Type,
@@ -86,11 +86,14 @@ def test_a_flow_follows_its_service_to_policy_local() -> None:
     before = service("dns", "b1", type=Type.NODE_PORT, ports=(Port(protocol=Protocol.UDP),))
     forms = [
         before,
-        before.replace(backends=(Backend(on="a1"), Backend(on="b1"), Backend(on="b2"))),
+        before.replace(endpoints=(CaseEndpoint(on="a1"), CaseEndpoint(on="b1"), CaseEndpoint(on="b2"))),
         before.replace(
-            backends=(Backend(on="a1"), Backend(on="b1"), Backend(on="b2")), external_policy=Policy.LOCAL
+            endpoints=(CaseEndpoint(on="a1"), CaseEndpoint(on="b1"), CaseEndpoint(on="b2")),
+            external_policy=Policy.LOCAL,
         ),
-        before.replace(backends=(Backend(on="a1"), Backend(on="b2")), external_policy=Policy.LOCAL),
+        before.replace(
+            endpoints=(CaseEndpoint(on="a1"), CaseEndpoint(on="b2")), external_policy=Policy.LOCAL
+        ),
     ]
     schedule = Schedule(
         seed=3,

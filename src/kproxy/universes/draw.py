@@ -10,7 +10,7 @@ from kproxy.conformance.case import (
     AddNodeAddress,
     AddServiceCidr,
     Apply,
-    Backend,
+    CaseEndpoint,
     CaseService,
     Delete,
     SetTaints,
@@ -198,14 +198,14 @@ def _step_that_shows(choose: Chooser, steps: Iterator[ChangeStep], schedule: Sch
 def _moves(present: Mapping[str, CaseService]) -> Iterator[ChangeStep]:
     """Steps of rolling updates: a ready endpoint goes and another comes on the same node, or all do so at once."""
     for service in present.values():
-        pods = [backend for backend in service.backends if backend.on in OTHER_POD]
+        pods = [endpoint for endpoint in service.endpoints if endpoint.on in OTHER_POD]
         for some in (*([one] for one in pods), pods):
             moved = service.replace(
-                backends=tuple(
-                    replace(one, on=OTHER_POD[one.on]) if one in some else one for one in service.backends
+                endpoints=tuple(
+                    replace(one, on=OTHER_POD[one.on]) if one in some else one for one in service.endpoints
                 )
             )
-            is_one_for_each = len({one.on for one in moved.backends}) == len(moved.backends)
+            is_one_for_each = len({one.on for one in moved.endpoints}) == len(moved.endpoints)
             if is_one_for_each and _places(service) - _places(moved):
                 yield Apply(moved)
 
@@ -238,13 +238,15 @@ def _shows(step: ChangeStep, present: Mapping[str, CaseService]) -> bool:
 
 def _places(service: CaseService) -> frozenset[str]:
     """Places of the endpoints that are ready."""
-    return frozenset(backend.on for backend in service.backends if backend.ready is not False)
+    return frozenset(endpoint.on for endpoint in service.endpoints if endpoint.ready is not False)
 
 
 def _change_of_zones(choose: Chooser, service: CaseService) -> Iterator[ChangeStep]:
     """Service with an endpoint in each of two zones, then a node that goes from the one to the other."""
-    backends = tuple(Backend(on=on, zones=(zone,)) for on, zone in zip(("a1", "b1"), ZONES, strict=False))
-    yield Apply(service.replace(backends=backends, internal_policy=None))
+    endpoints = tuple(
+        CaseEndpoint(on=on, zones=(zone,)) for on, zone in zip(("a1", "b1"), ZONES, strict=False)
+    )
+    yield Apply(service.replace(endpoints=endpoints, internal_policy=None))
     node = choose(NODES)
     yield from (SetZone(node, zone) for zone in ZONES[:2])
 
@@ -307,16 +309,16 @@ def _change(choose: Chooser, services: dict[str, CaseService]) -> ChangeStep:
 def _with_hints(choose: Chooser, service: CaseService) -> CaseService:
     """The Service with hints as the EndpointSlice controller writes them: all endpoints have theirs, or none has."""
     if not choose((True, True, True, False)):
-        return service.replace(backends=tuple(replace(one, zones=(), nodes=()) for one in service.backends))
+        return service.replace(endpoints=tuple(replace(one, zones=(), nodes=()) for one in service.endpoints))
     zones = {node: choose(ZONES[:2]) for node in NODES}
     return service.replace(
-        backends=tuple(replace(one, zones=(zones[_node_of(one)],), nodes=()) for one in service.backends)
+        endpoints=tuple(replace(one, zones=(zones[_node_of(one)],), nodes=()) for one in service.endpoints)
     )
 
 
-def _node_of(backend: Backend) -> str:
-    """The node of a backend, whose name its place begins with (``a1``, ``a``)."""
-    return backend.on[0]
+def _node_of(endpoint: CaseEndpoint) -> str:
+    """The node of a endpoint, whose name its place begins with (``a1``, ``a``)."""
+    return endpoint.on[0]
 
 
 def _faults(choose: Chooser, changes: Sequence[TimedChange]) -> Iterator[TimedFault]:

@@ -142,7 +142,7 @@ def _probe_of(choose: Chooser, schedule: Schedule, at: float, change: TimedChang
         case Delete(service=service):
             about = [latest[service.name]]
         case _:
-            hinted = [form for form in latest.values() if any(one.zones for one in form.backends)]
+            hinted = [form for form in latest.values() if any(one.zones for one in form.endpoints)]
             about = hinted or list(latest.values())
     sender, to = generate_flow(choose, choose(about))
     return TimedProbe(at=at, sender=sender, to=to)

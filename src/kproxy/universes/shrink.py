@@ -94,8 +94,10 @@ def _fewer(items: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
 
 
 def _plainer_services(service: CaseService) -> Iterator[CaseService]:
-    plain = CaseService(name=service.name, type=service.type, ports=service.ports, backends=service.backends)
+    plain = CaseService(
+        name=service.name, type=service.type, ports=service.ports, endpoints=service.endpoints
+    )
     if plain != service:
         yield plain
-    for number in range(len(service.backends)):
-        yield service.replace(backends=without(service.backends, number))
+    for number in range(len(service.endpoints)):
+        yield service.replace(endpoints=without(service.endpoints, number))

@@ -96,8 +96,8 @@ def named(name: str, **fields: object) -> CaseService:
 
 WEB = named("web")
 LOCAL = named("local", external_policy=Policy.LOCAL)
-AWAY = named("away", external_policy=Policy.LOCAL, backends=pods("b1"))
-INWARD = named("inward", internal_policy=Policy.LOCAL, backends=pods("b1"))
+AWAY = named("away", external_policy=Policy.LOCAL, endpoints=pods("b1"))
+INWARD = named("inward", internal_policy=Policy.LOCAL, endpoints=pods("b1"))
 RANGES = named("ranges", source_ranges=(SourceRange.CLUSTER_CIDR,))
 
 COMING = [
@@ -148,29 +148,29 @@ CHANGING = [
     changing("guarded-inside", pod("a3"), "vip", {}, GUARDED, FROM_BOTH_HIDDEN, FROM_BOTH_HIDDEN),
     changing("guarded-host", host("a"), "vip", {}, GUARDED, FROM_BOTH_HIDDEN, DROPPED),
     changing(
-        "local-endpoint-goes", client("a"), "vip", LOCALLY, {**LOCALLY, "backends": pods("b1")},
+        "local-endpoint-goes", client("a"), "vip", LOCALLY, {**LOCALLY, "endpoints": pods("b1")},
         delivered_to("a1"), DROPPED,
     ),
     changing(
         "local-endpoint-goes-inside", pod("a3"), "cluster ip",
-        {"internal_policy": Policy.LOCAL}, {"internal_policy": Policy.LOCAL, "backends": pods("b1")},
+        {"internal_policy": Policy.LOCAL}, {"internal_policy": Policy.LOCAL, "endpoints": pods("b1")},
         delivered_to("a1"), DROPPED,
     ),
     changing(
-        "host-without-local", host("a"), "vip", LOCALLY, {**LOCALLY, "backends": pods("b1")},
+        "host-without-local", host("a"), "vip", LOCALLY, {**LOCALLY, "endpoints": pods("b1")},
         FROM_BOTH_HIDDEN, delivered_to("b1", source=MASQUERADED),
     ),
-    changing("last-endpoint-goes", client("a"), "vip", {}, {"backends": ()}, FROM_BOTH_HIDDEN, REJECTED),
-    changing("moves", client("a"), "node port", {}, {"backends": pods("b1", "b2")},
+    changing("last-endpoint-goes", client("a"), "vip", {}, {"endpoints": ()}, FROM_BOTH_HIDDEN, REJECTED),
+    changing("moves", client("a"), "node port", {}, {"endpoints": pods("b1", "b2")},
         FROM_BOTH_HIDDEN, delivered_to("b1", "b2", source=MASQUERADED)),
-    changing("hairpin", pod("a1"), "cluster ip", {"backends": pods("b1")}, {"backends": pods("a1")},
+    changing("hairpin", pod("a1"), "cluster ip", {"endpoints": pods("b1")}, {"endpoints": pods("a1")},
         delivered_to("b1"), FROM_A1_HIDDEN),
     changing("shrinks", pod("a3"), "cluster ip", {}, {"type": Type.CLUSTER_IP, "vips": (), "external_ips": 0},
         FROM_BOTH, FROM_BOTH),
 ]  # fmt: skip
 
 
-NEIGHBOUR = named("neighbour", backends=pods("a2", "b2"))
+NEIGHBOUR = named("neighbour", endpoints=pods("a2", "b2"))
 FROM_NEIGHBOURS = delivered_to("a2", "b2", source=MASQUERADED)
 STAYING = [
     Turn(sender, to, NEIGHBOUR, NEIGHBOUR, lawful, lawful)

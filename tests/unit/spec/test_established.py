@@ -8,8 +8,8 @@ from kproxy.conformance.binding.bind import Instance
 from kproxy.conformance.binding.world import World
 from kproxy.conformance.case import (
     Apply,
-    Backend,
     Case,
+    CaseEndpoint,
     CaseService,
     Delete,
     Policy,
@@ -25,7 +25,7 @@ from kproxy.spec.outcome import Delivered, Failure, SourceIP
 
 TCP = service("web", "a1", "b1")
 UDP = TCP.replace(ports=(Port(protocol=Protocol.UDP),))
-LEAVING = Backend(on="a1", ready=False, serving=True, terminating=True)
+LEAVING = CaseEndpoint(on="a1", ready=False, serving=True, terminating=True)
 DELETED = None
 
 
@@ -58,24 +58,24 @@ class Flow:
 
 @pytest.mark.parametrize("protocol", [TCP, UDP])
 def test_a_flow_stays_when_others_come_and_go(protocol: CaseService) -> None:
-    assert Flow(protocol, protocol.replace(backends=pods("a1", "a2"))).lawful() == {"a1"}
+    assert Flow(protocol, protocol.replace(endpoints=pods("a1", "a2"))).lawful() == {"a1"}
     assert Flow(protocol, protocol.replace(internal_policy=Policy.LOCAL)).lawful() == {"a1"}
 
 
 def test_a_connection_outlives_its_endpoint_and_datagrams_do_not() -> None:
     gone = pods("a2", "b1")
-    assert Flow(TCP.replace(backends=gone)).lawful() == {"a1"}
-    assert Flow(UDP.replace(backends=gone)).lawful() == {"a2", "b1"}
-    assert Flow(UDP, UDP.replace(backends=gone)).lawful() == {"a1", "a2", "b1"}
+    assert Flow(TCP.replace(endpoints=gone)).lawful() == {"a1"}
+    assert Flow(UDP.replace(endpoints=gone)).lawful() == {"a2", "b1"}
+    assert Flow(UDP, UDP.replace(endpoints=gone)).lawful() == {"a1", "a2", "b1"}
 
 
 def test_datagrams_stay_with_an_endpoint_that_serves_while_it_terminates() -> None:
-    leaving = UDP.replace(backends=(LEAVING, *pods("b1")))
+    leaving = UDP.replace(endpoints=(LEAVING, *pods("b1")))
     assert Flow(UDP, leaving).lawful() == {"a1"}
 
 
 def test_datagrams_reach_nobody_when_the_last_endpoint_has_left_or_the_service() -> None:
-    emptied = Flow(UDP.replace(backends=()))
+    emptied = Flow(UDP.replace(endpoints=()))
     assert emptied.lawful() == {Failure.REJECTED.value}
     assert emptied.flow.expectation.clauses == ("conntrack.udp.not-to-dead-endpoint-when-none-left",)
     deleted = Flow(UDP, DELETED)
@@ -86,5 +86,5 @@ def test_datagrams_reach_nobody_when_the_last_endpoint_has_left_or_the_service()
 
 def test_a_connection_may_end_where_its_frontend_goes_and_nowhere_else() -> None:
     assert Flow(TCP, DELETED).flow.allows({Failure.RESET})
-    assert not Flow(TCP, TCP.replace(backends=())).flow.allows({Failure.RESET})
+    assert not Flow(TCP, TCP.replace(endpoints=())).flow.allows({Failure.RESET})
     assert not Flow(TCP).flow.allows(())

@@ -83,11 +83,11 @@ def test_many_faults_begin_beside_a_change() -> None:
 
 
 def ready_places(service: CaseService) -> set[str]:
-    return {backend.on for backend in service.backends if backend.ready is not False}
+    return {endpoint.on for endpoint in service.endpoints if endpoint.ready is not False}
 
 
 def places(service: CaseService) -> list[str]:
-    return [backend.on for backend in service.backends]
+    return [endpoint.on for endpoint in service.endpoints]
 
 
 def latest(drawn: Schedule, change: TimedChange) -> CaseService | None:
@@ -139,7 +139,7 @@ def test_two_changes_come_together_in_a_fault_of_writes_that_nothing_follows() -
 def test_some_changes_in_the_last_faults_leave_all_numbers_as_they_are() -> None:
     """Or a proxy that counts its rules would make good what it missed before a packet shows it."""
     moved = Counter(
-        len(change.step.services[0].backends) == len(before.backends)
+        len(change.step.services[0].endpoints) == len(before.endpoints)
         for seed in SEEDS
         for change in drawn_schedule(seed).changes[-3:]
         if isinstance(change.step, Apply)

@@ -25,7 +25,7 @@ def endpoints(cluster: api.Cluster) -> tuple[int, int]:
     return len(cluster.services), sum(len(one.endpoints or ()) for one in cluster.slices.values())
 
 
-TWO = schedule((0.0, Apply(WEB)), (20.0, Apply(WEB.replace(backends=pods("a1", "b1")))))
+TWO = schedule((0.0, Apply(WEB)), (20.0, Apply(WEB.replace(endpoints=pods("a1", "b1")))))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_each_object_may_be_old_or_new_by_itself() -> None:
 def test_states_in_which_no_object_is_behind_another_come_first_and_each_state_once() -> None:
     history = ObjectHistory(
         schedule(
-            (0.0, Apply(WEB)), (18.0, Apply(WEB.replace(backends=pods("a1", "b1")))), (20.0, Delete(WEB))
+            (0.0, Apply(WEB)), (18.0, Apply(WEB.replace(endpoints=pods("a1", "b1")))), (20.0, Delete(WEB))
         )
     )
     states = list(map(endpoints, history.clusters("web", 15.0, 20.0)))

@@ -58,7 +58,7 @@ from kproxy.universes.schedule import (
 from kproxy.universes.story import story_lines
 
 WEB = service("web", "a1")
-MOVED = WEB.replace(backends=pods("b1"))
+MOVED = WEB.replace(endpoints=pods("b1"))
 SCHEDULE = Schedule(
     seed=1,
     family=Family.IPV4,

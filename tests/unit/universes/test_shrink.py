@@ -37,7 +37,7 @@ def test_what_does_not_matter_goes(seed: int) -> None:
     (change,) = small.changes
     assert isinstance(change.step, Apply)
     (service,) = change.step.services
-    assert (service.name, service.backends) == (probe.to.service, ())
+    assert (service.name, service.endpoints) == (probe.to.service, ())
 
 
 def test_time_ends_the_search() -> None:

@@ -40,7 +40,7 @@ from kproxy.conformance.case import (
     DuringWatchFault,
     Lawful,
     Port,
-    ReachedBackend,
+    ReachedEndpoint,
     Restart,
     Target,
     TargetKind,
@@ -273,7 +273,7 @@ class Instance:
                 return self.external_ip(service, to.index)
             case TargetKind.VIP:
                 return self.vip(service, to.index)
-            case TargetKind.BACKEND:
+            case TargetKind.ENDPOINT:
                 return self.address_on(to.node)
             case _:
                 raise AssertionError(to.kind)
@@ -281,7 +281,7 @@ class Instance:
     def _port_number(self, service: CaseService, port: Port, to: Target) -> int:
         if to.undefined:
             return UNDEFINED_PORT
-        if to.kind is TargetKind.BACKEND:
+        if to.kind is TargetKind.ENDPOINT:
             return self.target_port(service, port)
         if to.kind in HEALTH_CHECK_KINDS:
             return self.health_check_port(service)
@@ -328,7 +328,7 @@ class Instance:
                 return LOOPBACK[self.family]
             case TargetKind.NODE_PORT_ADDED_ADDRESS if to.node == node:
                 return self.topology.gained_address[node][self.family]
-            case TargetKind.BACKEND if to.node in self.topology.pods[node]:
+            case TargetKind.ENDPOINT if to.node in self.topology.pods[node]:
                 return self.topology.pod_gateway[node][self.family]
             case _:
                 return self.topology.node_address[node][self.family]
@@ -350,19 +350,19 @@ class Instance:
     def outcomes(self, lawful: Lawful, to: Target) -> frozenset[Outcome]:
         """Outcomes that a case expects of a target, with addresses."""
         facing = self.in_target_family(to)
-        failures: set[Outcome] = {seen for seen in lawful if not isinstance(seen, ReachedBackend)}
-        return frozenset(failures.union(*(facing.delivered(seen, to) for seen in _reached_backends(lawful))))
+        failures: set[Outcome] = {seen for seen in lawful if not isinstance(seen, ReachedEndpoint)}
+        return frozenset(failures.union(*(facing.delivered(seen, to) for seen in _reached_endpoints(lawful))))
 
     def groups(self, lawful: Lawful, to: Target) -> frozenset[frozenset[tuple[Address, int]]]:
         """Expected endpoints in groups; one of each group must be reached.
 
-        A group is the many endpoints of one `ReachedBackend`, or a single endpoint.
+        A group is the many endpoints of one `ReachedEndpoint`, or a single endpoint.
         """
         facing = self.in_target_family(to)
-        found = (facing.delivered(seen, to) for seen in _reached_backends(lawful))
+        found = (facing.delivered(seen, to) for seen in _reached_endpoints(lawful))
         return frozenset(frozenset((one.address, one.port) for one in group) for group in found)
 
-    def delivered(self, seen: ReachedBackend, to: Target) -> frozenset[Delivered]:
+    def delivered(self, seen: ReachedEndpoint, to: Target) -> frozenset[Delivered]:
         """Deliveries to an endpoint, or to each of many, with address and port."""
         service = self._declared_service(
             seen.service or to.service, 0 if seen.service else to.generation, to.port
@@ -372,8 +372,8 @@ class Instance:
         return frozenset(Delivered(address, port, seen.source) for address in addresses)
 
 
-def _reached_backends(lawful: Lawful) -> Iterator[ReachedBackend]:
-    return (seen for seen in lawful if isinstance(seen, ReachedBackend))
+def _reached_endpoints(lawful: Lawful) -> Iterator[ReachedEndpoint]:
+    return (seen for seen in lawful if isinstance(seen, ReachedEndpoint))
 
 
 def _declared_services(step: object) -> Iterator[CaseService]:

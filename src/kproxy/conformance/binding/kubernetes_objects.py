@@ -11,7 +11,7 @@ from ipaddress import ip_network
 from typing import Any
 
 from kproxy.conformance.binding.bind import Instance
-from kproxy.conformance.case import Backend, CaseService, Policy, Port, SourceRange, Type
+from kproxy.conformance.case import CaseEndpoint, CaseService, Policy, Port, SourceRange, Type
 from kproxy.model.network import Family, Network
 
 Document = dict[str, Any]
@@ -136,18 +136,18 @@ def source_range_network(instance: Instance, source_range: SourceRange | str) ->
 
 
 def _slices(instance: Instance, service: CaseService) -> Iterator[Document]:
-    groups: dict[tuple[int, int], list[Backend]] = {}
-    for backend in service.backends:
-        groups.setdefault((backend.slice, backend.shift), []).append(backend)
-    for (number, shift), backends in groups.items():
-        yield _slice(instance, service, f"{service.name}-{number}-{shift}", shift, backends)
+    groups: dict[tuple[int, int], list[CaseEndpoint]] = {}
+    for endpoint in service.endpoints:
+        groups.setdefault((endpoint.slice, endpoint.shift), []).append(endpoint)
+    for (number, shift), endpoints in groups.items():
+        yield _slice(instance, service, f"{service.name}-{number}-{shift}", shift, endpoints)
         for family in () if service.slices_of_one_family else _families(instance, service)[1:]:
             name = f"{service.name}-{SECONDARY_SLICES + number}-{shift}"
-            yield _slice(instance, service.replace(address_type=family.value), name, shift, backends)
+            yield _slice(instance, service.replace(address_type=family.value), name, shift, endpoints)
 
 
 def _slice(
-    instance: Instance, service: CaseService, name: str, shift: int, backends: list[Backend]
+    instance: Instance, service: CaseService, name: str, shift: int, endpoints: list[CaseEndpoint]
 ) -> Document:
     labels = dict(service.slice_labels)
     if service.slice_owner:
@@ -157,7 +157,7 @@ def _slice(
         "kind": "EndpointSlice",
         "metadata": _metadata(instance, name, labels),
         "addressType": service.address_type or instance.family.value,
-        "endpoints": [one for backend in backends for one in _endpoints_of(instance, service, backend)],
+        "endpoints": [one for endpoint in endpoints for one in _endpoints_of(instance, service, endpoint)],
         "ports": list(_slice_ports(instance, service, shift)),
     }
 
@@ -186,51 +186,51 @@ def _endpoints(instance: Instance, service: CaseService) -> Document:
     }
 
 
-def _endpoints_of(instance: Instance, service: CaseService, backend: Backend) -> Iterator[Document]:
-    whole = _endpoint(instance, service, backend)
-    if not backend.many:
+def _endpoints_of(instance: Instance, service: CaseService, endpoint: CaseEndpoint) -> Iterator[Document]:
+    whole = _endpoint(instance, service, endpoint)
+    if not endpoint.many:
         yield whole
         return
     family = Family(service.address_type) if service.address_type else instance.family
-    for address in replace(instance, family=family).addresses_on(backend.on, backend.first, backend.many):
+    for address in replace(instance, family=family).addresses_on(endpoint.on, endpoint.first, endpoint.many):
         yield {**whole, "addresses": [str(address)]}
 
 
-def _endpoint(instance: Instance, service: CaseService, backend: Backend) -> Document:
+def _endpoint(instance: Instance, service: CaseService, endpoint: CaseEndpoint) -> Document:
     topology = instance.topology
-    node = backend.on if backend.on in topology.nodes else topology.node_of(backend.on)
-    others = [str(instance.address_on(pod)) for pod in backend.also]
-    document: Document = {"addresses": [_endpoint_address(instance, service, backend), *others]}
+    node = endpoint.on if endpoint.on in topology.nodes else topology.node_of(endpoint.on)
+    others = [str(instance.address_on(pod)) for pod in endpoint.also]
+    document: Document = {"addresses": [_endpoint_address(instance, service, endpoint), *others]}
     conditions = {
         name: value
         for name in ("ready", "serving", "terminating")
-        if (value := getattr(backend, name)) is not None
+        if (value := getattr(endpoint, name)) is not None
     }
     if conditions:
         document["conditions"] = conditions
-    listed = topology.hostnames[node] if backend.listed_node is None else backend.listed_node
+    listed = topology.hostnames[node] if endpoint.listed_node is None else endpoint.listed_node
     if listed:
         document["nodeName"] = listed
     hints: Document = {}
-    if backend.zones:
-        hints["forZones"] = [{"name": zone} for zone in backend.zones]
-    if backend.nodes:
-        hints["forNodes"] = [{"name": topology.hostnames[name]} for name in backend.nodes]
+    if endpoint.zones:
+        hints["forZones"] = [{"name": zone} for zone in endpoint.zones]
+    if endpoint.nodes:
+        hints["forNodes"] = [{"name": topology.hostnames[name]} for name in endpoint.nodes]
     if hints:
         document["hints"] = hints
     return document
 
 
-def _endpoint_address(instance: Instance, service: CaseService, backend: Backend) -> str:
+def _endpoint_address(instance: Instance, service: CaseService, endpoint: CaseEndpoint) -> str:
     match service.address_type:
-        case None if backend.leading_zeros:
-            return ".".join(f"0{part}" for part in str(instance.address_on(backend.on)).split("."))
+        case None if endpoint.leading_zeros:
+            return ".".join(f"0{part}" for part in str(instance.address_on(endpoint.on)).split("."))
         case None:
-            return str(instance.address_on(backend.on))
+            return str(instance.address_on(endpoint.on))
         case "FQDN":
-            return f"{backend.on}.example.com"
+            return f"{endpoint.on}.example.com"
         case other:
-            return str(instance.address_on(backend.on, Family(other)))
+            return str(instance.address_on(endpoint.on, Family(other)))
 
 
 def _metadata(instance: Instance, name: str, labels: dict[str, str]) -> Document:

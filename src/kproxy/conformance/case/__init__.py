@@ -1,6 +1,6 @@
 """Conformance cases: values that declare actions and lawful observations, in names only.
 
-No address, no sleep, no loop, no backend and no proxy's name occurs in a case. The author writes the lawful outcomes
+No address, no sleep, no loop, and no proxy's name or mode occurs in a case. The author writes the lawful outcomes
 by hand; a unit test compares them with the oracle's (double entry). `kproxy.conformance.binding.bind` gives the names
 addresses; a testbed performs the steps.
 
@@ -20,20 +20,20 @@ from kproxy.conformance.case.outcomes import (
     RESET,
     UNTOUCHED,
     Lawful,
-    ReachedBackend,
+    ReachedEndpoint,
     SymbolicOutcome,
     delivered_to,
     delivered_to_many,
 )
 from kproxy.conformance.case.services import (
-    Backend,
+    CaseEndpoint,
     CaseService,
     Policy,
     Port,
     SourceRange,
     Type,
     Vip,
-    backend_target,
+    endpoint_target,
     pods,
     service,
 )
@@ -110,8 +110,8 @@ __all__ = [
     "AddServiceCidr",
     "AllowWrites",
     "Apply",
-    "Backend",
     "Case",
+    "CaseEndpoint",
     "CaseService",
     "CheckHealth",
     "CheckLatency",
@@ -136,7 +136,7 @@ __all__ = [
     "Port",
     "Probe",
     "Profile",
-    "ReachedBackend",
+    "ReachedEndpoint",
     "ReadSysctl",
     "ReleasePort",
     "Reopen",
@@ -161,11 +161,11 @@ __all__ = [
     "Vip",
     "Wait",
     "WatchFault",
-    "backend_target",
     "case",
     "client",
     "delivered_to",
     "delivered_to_many",
+    "endpoint_target",
     "host",
     "loopback_daemon",
     "pod",

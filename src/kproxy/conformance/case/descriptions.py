@@ -9,7 +9,7 @@ from kproxy.conformance.case import (
     AddServiceCidr,
     AllowWrites,
     Apply,
-    Backend,
+    CaseEndpoint,
     CaseService,
     CheckHealth,
     CheckLatency,
@@ -28,7 +28,7 @@ from kproxy.conformance.case import (
     OutOfWindow,
     Ping,
     Probe,
-    ReachedBackend,
+    ReachedEndpoint,
     ReadSysctl,
     ReleasePort,
     Reopen,
@@ -176,12 +176,12 @@ def _describe_fault(step: FailWrites | AllowWrites | DuringWatchFault | Unjudged
 
 
 def _describe_service(service: CaseService) -> str:
-    endpoints = ", ".join(map(_describe_backend, service.backends)) or "none"
+    endpoints = ", ".join(map(_describe_endpoint, service.endpoints)) or "none"
     return f"Service {service.name} ({service.type.value}; endpoints: {endpoints})"
 
 
-def _describe_backend(backend: Backend) -> str:
-    return f"{backend.many} on {backend.on}" if backend.many else backend.on
+def _describe_endpoint(endpoint: CaseEndpoint) -> str:
+    return f"{endpoint.many} on {endpoint.on}" if endpoint.many else endpoint.on
 
 
 def describe_target(to: Target) -> str:
@@ -199,7 +199,7 @@ def describe_lawful(lawful: Lawful) -> str:
 
 
 def _describe_outcome(seen: SymbolicOutcome) -> str:
-    if isinstance(seen, ReachedBackend):
+    if isinstance(seen, ReachedEndpoint):
         who = f"one of {seen.many} endpoints on {seen.on}" if seen.many else seen.on
         return f"delivered to {who} (source {seen.source.value})"
     return seen.value

@@ -8,10 +8,10 @@ from kproxy.spec.outcome import Failure, SourceIP
 
 
 @dataclass(frozen=True, slots=True)
-class ReachedBackend:
+class ReachedEndpoint:
     """Delivery to a pod (or node), with the source preserved or not; bound to `kproxy.spec.outcome.Delivered`.
 
-    ``many``: any of so many endpoints on it, as `Backend.many` has them.
+    ``many``: any of so many endpoints on it, as `CaseEndpoint.many` has them.
     """
 
     on: str
@@ -23,7 +23,7 @@ class ReachedBackend:
     many: int = 0
 
 
-SymbolicOutcome = ReachedBackend | Failure
+SymbolicOutcome = ReachedEndpoint | Failure
 Lawful = frozenset[SymbolicOutcome]
 
 PRESERVED = SourceIP.PRESERVED
@@ -39,9 +39,9 @@ def delivered_to(*on: str, source: SourceIP = PRESERVED, shift: int = 0, service
 
     ``service``: the Service whose endpoints they are, if not that of the target.
     """
-    return frozenset(ReachedBackend(name, source, shift, service) for name in on)
+    return frozenset(ReachedEndpoint(name, source, shift, service) for name in on)
 
 
 def delivered_to_many(on: str, many: int, *, first: int = 0, source: SourceIP = PRESERVED) -> Lawful:
     """Delivered to any of so many endpoints on a pod."""
-    return frozenset({ReachedBackend(on, source, first=first, many=many)})
+    return frozenset({ReachedEndpoint(on, source, first=first, many=many)})

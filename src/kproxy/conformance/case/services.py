@@ -56,7 +56,7 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backend:
+class CaseEndpoint:
     """An endpoint: a pod (``a1``) or a node (``a``: a host-network pod).
 
     Conditions and hints are written to the EndpointSlice as given; None leaves the field out.
@@ -101,7 +101,7 @@ class CaseService:
     name: str
     type: Type = Type.CLUSTER_IP
     ports: tuple[Port, ...] = (Port(),)
-    backends: tuple[Backend, ...] = ()
+    endpoints: tuple[CaseEndpoint, ...] = ()
     headless: bool = False
     without_cluster_ip: bool = False
     """True if its cluster IP is not allocated yet."""
@@ -193,17 +193,17 @@ class CaseService:
         return Target(TargetKind.VIP, self.name, self.generation, index=index)
 
 
-def pods(*names: str) -> tuple[Backend, ...]:
+def pods(*names: str) -> tuple[CaseEndpoint, ...]:
     """Ready endpoints on these pods (or nodes)."""
-    return tuple(Backend(on=name) for name in names)
+    return tuple(CaseEndpoint(on=name) for name in names)
 
 
 def service(name: str, *on: str, **fields: object) -> CaseService:
     """Service whose ready endpoints are on the given pods; other fields as in `CaseService`."""
-    backends = pods(*on) if on else fields.pop("backends", ())
-    return CaseService(name=name, backends=backends, **fields)  # type: ignore[arg-type]
+    endpoints = pods(*on) if on else fields.pop("endpoints", ())
+    return CaseService(name=name, endpoints=endpoints, **fields)  # type: ignore[arg-type]
 
 
-def backend_target(service: CaseService, on: str) -> Target:
+def endpoint_target(service: CaseService, on: str) -> Target:
     """Target: the pod's own address and the target port it has for that Service."""
-    return Target(TargetKind.BACKEND, service.name, service.generation, node=on)
+    return Target(TargetKind.ENDPOINT, service.name, service.generation, node=on)

@@ -34,9 +34,9 @@ class Probe:
     """New connections (or datagrams from new sockets), judged one by one.
 
     Every one must be lawful. ``clauses``: those that this step checks; by default, those that the oracle derives its
-    verdict from. With ``spread`` enough are sent that each backend of ``expect`` must have been reached, with
+    verdict from. With ``spread`` enough are sent that each endpoint of ``expect`` must have been reached, with
     ``even`` so many that uneven shares show in a chi-square test (false alarm of each about one in a million),
-    otherwise ``count``. Probes of one vantage and the same ``sticky_group`` name must all reach one backend, that of
+    otherwise ``count``. Probes of one vantage and the same ``sticky_group`` name must all reach one endpoint, that of
     the `Open` of that name if there is one; those of the same ``rebalances`` name together more than one.
     ``payload_bytes``: send this many bytes and have them all echoed. ``from_port_of``: send from the port number that
     this target has. ``source_port_changed``: some endpoint must have seen another source port than the sender's.
@@ -191,7 +191,7 @@ class UnrelatedEntries:
     node: str
     service: CaseService
     other_service: CaseService
-    backend: str
+    endpoint: str
     at_node_port: bool = False
     clauses: tuple[str, ...] = ()
 

@@ -87,7 +87,7 @@ class TargetKind(enum.Enum):
     NODE_PORT_LOCALHOST = enum.auto()
     EXTERNAL_IP = enum.auto()
     VIP = enum.auto()
-    BACKEND = enum.auto()
+    ENDPOINT = enum.auto()
     """Pod's own address and target port, not through any Service."""
     LOOPBACK_DAEMON = enum.auto()
     """Daemon of a node that listens on its loopback address only; from outside: a martian packet."""

@@ -11,15 +11,15 @@ from kproxy.conformance.case import (
     SAME_ENDPOINT,
     UNUSED_HOSTS,
     Apply,
-    Backend,
     Case,
+    CaseEndpoint,
     Feature,
     Lawful,
     Open,
     Policy,
     Port,
     Probe,
-    ReachedBackend,
+    ReachedEndpoint,
     Send,
     Step,
     Target,
@@ -59,7 +59,7 @@ THREE_REWRITTEN = delivered_to("a1", "b1", "b2", source=MASQUERADED)
 def affinity_steps(sender: Vantage, to: Target, expect: Lawful, *clauses: str) -> tuple[Step, ...]:
     """One connection, and after it a dozen that must reach its endpoint; ``clauses``: which they hold a subject to as well."""
     name = " ".join(filter(None, (f"{sender} to", to.kind.name, to.service, to.port)))
-    rewritten = any(isinstance(seen, ReachedBackend) and seen.source is MASQUERADED for seen in expect)
+    rewritten = any(isinstance(seen, ReachedEndpoint) and seen.source is MASQUERADED for seen in expect)
     own = (STICKS, BY_ORIGINAL_SOURCE) if rewritten else (STICKS,)
     return (
         Open(flow=name, sender=sender, to=to, expect=expect),
@@ -150,10 +150,10 @@ MOVES_WHEN_ITS_ENDPOINT_GOES = case(
     "Whichever endpoint a client sticks to, when it leaves the next connection reaches the other at once.",
     Apply(PAIR),
     Open(flow="open", sender=pod("a2"), to=PAIR.cluster_ip, expect=delivered_to("a1", "b1")),
-    Apply(PAIR.replace(backends=PAIR.backends[1:])),
+    Apply(PAIR.replace(endpoints=PAIR.endpoints[1:])),
     Probe(sender=pod("a2"), to=PAIR.cluster_ip, expect=delivered_to("b1"), count=6, clauses=(MOVES,)),
     Send(flow="open", expect=SAME_ENDPOINT, clauses=("established.survives-removal-of-its-endpoint",)),
-    Apply(PAIR.replace(backends=PAIR.backends[:1])),
+    Apply(PAIR.replace(endpoints=PAIR.endpoints[:1])),
     Probe(sender=pod("a2"), to=PAIR.cluster_ip, expect=delivered_to("a1"), count=6, clauses=(MOVES,)),
     Send(flow="open", expect=SAME_ENDPOINT, clauses=("established.survives-removal-of-its-endpoint",)),
     clauses=POD_CLAUSES | {MOVES, "established.survives-removal-of-its-endpoint"},
@@ -164,7 +164,7 @@ MOVES_WHEN_ITS_ENDPOINT_GOES = case(
 ADDED = "affinity.endpoint-added.stays"
 FOUR = delivered_to("a1", "a3", "b1", "b2")
 FEW = PAIR.replace(type=Type.NODE_PORT)
-GROWN = FEW.replace(backends=(Backend(on="b2"), Backend(on="a3"), *FEW.backends))
+GROWN = FEW.replace(endpoints=(CaseEndpoint(on="b2"), CaseEndpoint(on="a3"), *FEW.endpoints))
 
 STAYS_WHEN_OTHERS_COME = case(
     "affinity.stays-when-others-come",
@@ -187,11 +187,14 @@ MOVES_WHEN_ITS_ENDPOINT_IS_NOT_READY = case(
     "A client moves at once when the endpoint it sticks to is there still, but not ready, or terminating.",
     Apply(service("web", "a1", affinity_seconds=HOURS)),
     Probe(sender=pod("a2"), to=PAIR.cluster_ip, expect=delivered_to("a1"), count=6),
-    Apply(PAIR.replace(backends=(Backend(on="a1", ready=False, serving=False), Backend(on="b1")))),
+    Apply(PAIR.replace(endpoints=(CaseEndpoint(on="a1", ready=False, serving=False), CaseEndpoint(on="b1")))),
     Probe(sender=pod("a2"), to=PAIR.cluster_ip, expect=delivered_to("b1"), count=6, clauses=(MOVES,)),
     Apply(
         PAIR.replace(
-            backends=(Backend(on="a1"), Backend(on="b1", ready=False, serving=True, terminating=True))
+            endpoints=(
+                CaseEndpoint(on="a1"),
+                CaseEndpoint(on="b1", ready=False, serving=True, terminating=True),
+            )
         )
     ),
     Probe(sender=pod("a2"), to=PAIR.cluster_ip, expect=delivered_to("a1"), count=6, clauses=(MOVES,)),
@@ -233,7 +236,7 @@ STICKS_WITHIN_LOCAL_POLICY = case(
 )
 
 FAR = service("far", "b1", type=Type.NODE_PORT, external_policy=LOCAL, affinity_seconds=HOURS)
-FAR_AND_NEAR = FAR.replace(backends=PAIR.backends)
+FAR_AND_NEAR = FAR.replace(endpoints=PAIR.endpoints)
 
 POLICY_IS_STRONGER = case(
     "affinity.policies-and-hints-are-stronger",
@@ -244,7 +247,9 @@ POLICY_IS_STRONGER = case(
     Probe(sender=pod("a2"), to=hinted.cluster_ip, expect=delivered_to("b1")),
     Apply(
         FAR_AND_NEAR.replace(internal_policy=LOCAL),
-        hinted.replace(backends=(Backend(on="a1", zones=("zone-a",)), Backend(on="b1", zones=("zone-b",)))),
+        hinted.replace(
+            endpoints=(CaseEndpoint(on="a1", zones=("zone-a",)), CaseEndpoint(on="b1", zones=("zone-b",)))
+        ),
     ),
     Probe(
         sender=client("a"),
@@ -310,7 +315,7 @@ SWITCHED_ON_AND_OFF = case(
 TIMED_PODS = ("a1", "a2", "b1", "b2")
 TIMED = service(
     "timed",
-    backends=tuple(Backend(on=name, shift=shift) for name in TIMED_PODS for shift in (0, 1)),
+    endpoints=tuple(CaseEndpoint(on=name, shift=shift) for name in TIMED_PODS for shift in (0, 1)),
     affinity_seconds=8,
 )
 """Eight endpoints: that each of eight clients meets the same one twice, though free to choose, happens once in 8^8 times."""

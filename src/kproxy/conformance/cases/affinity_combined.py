@@ -9,8 +9,8 @@ from kproxy.conformance.case import (
     MASQUERADED,
     REJECTED,
     Apply,
-    Backend,
     Case,
+    CaseEndpoint,
     Delete,
     Feature,
     Policy,
@@ -32,7 +32,10 @@ from kproxy.conformance.cases.common import EVERY_KIND, POD_CLAUSES, SPREAD
 LOCAL = Policy.LOCAL
 
 STICKY = OPEN.replace(
-    name="sticky", affinity_seconds=10800, external_policy=LOCAL, backends=(*OPEN.backends, Backend(on="a2"))
+    name="sticky",
+    affinity_seconds=10800,
+    external_policy=LOCAL,
+    endpoints=(*OPEN.endpoints, CaseEndpoint(on="a2")),
 )
 
 STICKS, WITHIN = "affinity.client-ip.sticks", "affinity.within-policy"
@@ -75,7 +78,7 @@ PODS_BEHIND_TWO_SERVICES = case(
     Apply(PLAIN, SAME_PODS),
     AGAIN,
     IN_TURN,
-    Apply(PLAIN.replace(backends=())),
+    Apply(PLAIN.replace(endpoints=())),
     Probe(sender=pod("a2"), to=PLAIN.cluster_ip, expect=REJECTED, clauses=(change.EMPTIED,)),
     AGAIN,
     Apply(PLAIN),
@@ -88,7 +91,7 @@ PODS_BEHIND_TWO_SERVICES = case(
 )
 
 ALONE = service("alone", "a1", affinity_seconds=10800, type=Type.NODE_PORT)
-JOINED = ALONE.replace(backends=pods("a1", "b1", "b2"))
+JOINED = ALONE.replace(endpoints=pods("a1", "b1", "b2"))
 ADDED = "affinity.endpoint-added.stays"
 
 
@@ -125,10 +128,10 @@ LEAVING = service(
     type=Type.NODE_PORT,
     internal_policy=LOCAL,
     external_policy=LOCAL,
-    backends=(
-        Backend(on="a1", ready=False, serving=True, terminating=True),
-        Backend(on="a2", ready=False, serving=True, terminating=True),
-        Backend(on="b1"),
+    endpoints=(
+        CaseEndpoint(on="a1", ready=False, serving=True, terminating=True),
+        CaseEndpoint(on="a2", ready=False, serving=True, terminating=True),
+        CaseEndpoint(on="b1"),
     ),
 )
 CROSSED = service(
@@ -136,7 +139,7 @@ CROSSED = service(
     affinity_seconds=10800,
     type=Type.NODE_PORT,
     external_policy=LOCAL,
-    backends=(Backend(on="a1", zones=("zone-b",)), Backend(on="b1", zones=("zone-a",))),
+    endpoints=(CaseEndpoint(on="a1", zones=("zone-b",)), CaseEndpoint(on="b1", zones=("zone-a",))),
 )
 
 OF_THE_NODE_ALONE = case(

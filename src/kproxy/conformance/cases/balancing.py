@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from kproxy.conformance.case import (
     Apply,
-    Backend,
     Case,
+    CaseEndpoint,
     Feature,
     Port,
     Probe,
@@ -31,8 +31,8 @@ from kproxy.model.network import Protocol
 EVEN = "balancing.even"
 
 FIVE = service("web", "a1", "a2", "b1", "b2", "b3")
-TWICE = FIVE.replace(backends=(*FIVE.backends, Backend(on="a2", slice=1)))
-THREE = FIVE.replace(backends=pods("a2", "b1", "b3"))
+TWICE = FIVE.replace(endpoints=(*FIVE.endpoints, CaseEndpoint(on="a2", slice=1)))
+THREE = FIVE.replace(endpoints=pods("a2", "b1", "b3"))
 
 CONNECTIONS = case(
     "balancing.connections",
@@ -58,7 +58,7 @@ CONNECTIONS = case(
 )
 
 FOUR = service("dns", "a1", "a2", "b1", "b2", type=Type.NODE_PORT, ports=(Port(protocol=Protocol.UDP),))
-LEFT = FOUR.replace(backends=pods("a1", "b1", "b2"))
+LEFT = FOUR.replace(endpoints=pods("a1", "b1", "b2"))
 
 DATAGRAMS = case(
     "balancing.datagrams",
@@ -89,7 +89,7 @@ DATAGRAMS = case(
     features={Feature.NODE_PORT},
 )
 
-ALIKE = service("alike", backends=(*pods("a1", "a2"), Backend(on="a1", many=2)))
+ALIKE = service("alike", endpoints=(*pods("a1", "a2"), CaseEndpoint(on="a1", many=2)))
 """In IPv6 the first two of ``a1``'s further addresses have the digits of the pods' own: fd00:244:0:11::1 and fd00:244:0:1::11."""
 
 ADDRESSES_THAT_LOOK_ALIKE = case(

@@ -13,17 +13,17 @@ from kproxy.conformance.case import (
     UNTOUCHED,
     AddServiceCidr,
     Apply,
-    Backend,
     Case,
+    CaseEndpoint,
     Delete,
     Open,
     Port,
     Probe,
     Send,
-    backend_target,
     case,
     client,
     delivered_to,
+    endpoint_target,
     host,
     pod,
     remote,
@@ -92,7 +92,7 @@ EVERY_ENDPOINT_OF_SIX = case(
         expect=delivered_to("a1", "a2", "a3", "b1", "b2", "b3", source=MASQUERADED),
         spread=True,
     ),
-    Probe(sender=pod("a1"), to=backend_target(six, "b1"), expect=UNTOUCHED),
+    Probe(sender=pod("a1"), to=endpoint_target(six, "b1"), expect=UNTOUCHED),
     clauses=HOST_CLAUSES | SPREAD | {"traffic.not-for-a-service.untouched"},
 )
 
@@ -110,7 +110,8 @@ TARGET_PORT_MAY_DIFFER_PER_ENDPOINT = case(
     "A named target port is another number on another pod, even on the same pod twice.",
     Apply(
         mixed := service(
-            "mixed", backends=(Backend(on="a1"), Backend(on="b1", shift=1), Backend(on="a1", shift=1))
+            "mixed",
+            endpoints=(CaseEndpoint(on="a1"), CaseEndpoint(on="b1", shift=1), CaseEndpoint(on="a1", shift=1)),
         )
     ),
     Probe(
@@ -128,11 +129,11 @@ SLICES_ARE_MERGED = case(
     Apply(
         sliced := service(
             "sliced",
-            backends=(
-                Backend(on="a1", slice=0),
-                Backend(on="b1", slice=1),
-                Backend(on="a1", slice=1),
-                Backend(on="b2", slice=2),
+            endpoints=(
+                CaseEndpoint(on="a1", slice=0),
+                CaseEndpoint(on="b1", slice=1),
+                CaseEndpoint(on="a1", slice=1),
+                CaseEndpoint(on="b2", slice=2),
             ),
         )
     ),

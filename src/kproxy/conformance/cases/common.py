@@ -5,7 +5,7 @@ Only values.  A set of clauses is that of a kind of client at a kind of address.
 
 from __future__ import annotations
 
-from kproxy.conformance.case import MASQUERADED, Backend, Port, delivered_to
+from kproxy.conformance.case import MASQUERADED, CaseEndpoint, Port, delivered_to
 from kproxy.model.network import Protocol
 
 POD_CLAUSES = {"cluster-ip.reaches-ready-endpoint", "masquerade.cluster-ip.pod-source-preserved"}
@@ -32,14 +32,14 @@ LOCAL_ENDPOINTS_REPORTED = "health-check.local-endpoints.told"
 UDP_PORT = (Port(number=53, protocol=Protocol.UDP),)
 
 
-def draining(on: str, in_slice: int = 0) -> Backend:
+def draining(on: str, in_slice: int = 0) -> CaseEndpoint:
     """An endpoint that terminates and still serves."""
-    return Backend(on=on, ready=False, serving=True, terminating=True, slice=in_slice)
+    return CaseEndpoint(on=on, ready=False, serving=True, terminating=True, slice=in_slice)
 
 
-def terminated(on: str) -> Backend:
+def terminated(on: str) -> CaseEndpoint:
     """An endpoint that terminates and does not serve any more."""
-    return Backend(on=on, ready=False, serving=False, terminating=True)
+    return CaseEndpoint(on=on, ready=False, serving=False, terminating=True)
 
 
 ON_B1 = delivered_to("b1")

@@ -13,8 +13,8 @@ from kproxy.conformance.case import (
     SAME_ENDPOINT,
     UNTOUCHED,
     Apply,
-    Backend,
     Case,
+    CaseEndpoint,
     Delete,
     Feature,
     Open,
@@ -85,7 +85,7 @@ UDP_LEAVES_A_REMOVED_ENDPOINT = case(
 )
 
 OPEN = service("open", "a1", type=Type.LOAD_BALANCER, ports=UDP_PORT, vips=(Vip(),), external_ips=1)
-OPEN_MOVED = OPEN.replace(backends=MOVED.backends)
+OPEN_MOVED = OPEN.replace(endpoints=MOVED.endpoints)
 
 UDP_LEAVES_IT_AT_EXTERNAL_ADDRESSES = case(
     "conntrack.udp-leaves-it-at-external-addresses",
@@ -140,7 +140,7 @@ UDP_FOLLOWS_THE_TARGET_PORT = case(
     Apply(named := DNS.replace(type=Type.NODE_PORT)),
     Open(flow="inside", sender=pod("b2"), to=named.cluster_ip, expect=delivered_to("a1")),
     Open(flow="outside", sender=client("a"), to=named.node_port("a"), expect=ON_A),
-    Apply(named.replace(backends=(Backend(on="a1", shift=1),))),
+    Apply(named.replace(endpoints=(CaseEndpoint(on="a1", shift=1),))),
     Probe(sender=pod("b2"), to=named.cluster_ip, expect=delivered_to("a1", shift=1)),
     Send(
         flow="inside",
@@ -162,7 +162,7 @@ UDP_FOLLOWS_THE_TARGET_PORT = case(
     features={Feature.NODE_PORT},
 )
 
-EMPTY = OPEN.replace(backends=())
+EMPTY = OPEN.replace(endpoints=())
 
 UDP_IS_SERVED_AFTER_REFUSAL = case(
     "conntrack.udp-is-served-after-refusal",
@@ -231,7 +231,7 @@ UDP_IS_SERVED_WITHOUT_A_NODE_PORT = case(
     regressions={"R007"},
 )
 
-WAITING = OPEN.replace(backends=(Backend(on="a1", ready=False, serving=False),))
+WAITING = OPEN.replace(endpoints=(CaseEndpoint(on="a1", ready=False, serving=False),))
 
 UDP_IS_SERVED_WHEN_ITS_ENDPOINT_GETS_READY = case(
     "conntrack.udp-is-served-when-its-endpoint-gets-ready",
@@ -295,7 +295,7 @@ UDP_IS_REFUSED_WHEN_NOBODY_IS_LEFT = case(
     Apply(DNS.replace(type=Type.NODE_PORT)),
     Open(flow="inside", sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
     Open(flow="outside", sender=client("a"), to=DNS.node_port("a"), expect=ON_A),
-    Apply(DNS.replace(type=Type.NODE_PORT, backends=())),
+    Apply(DNS.replace(type=Type.NODE_PORT, endpoints=())),
     Probe(sender=pod("b2"), to=DNS.cluster_ip, expect=REJECTED, clauses=(change.EMPTIED,)),
     Send(flow="inside", expect=REJECTED, clauses=(NONE_LEFT,)),
     Send(flow="outside", expect=REJECTED, clauses=(NONE_LEFT,)),
@@ -344,7 +344,7 @@ ENTRIES_OF_OTHERS_STAY = case(
     Open(flow="other-service", sender=pod("a2"), to=other.cluster_ip, expect=delivered_to("a1")),
     Open(flow="same-service", sender=pod("a2"), to=both.cluster_ip.at("a"), expect=delivered_to("b1")),
     Open(flow="tcp", sender=pod("a2"), to=both.cluster_ip.at("b"), expect=delivered_to("b1")),
-    Apply(MOVED, both.replace(backends=(*both.backends, Backend(on="a1")))),
+    Apply(MOVED, both.replace(endpoints=(*both.endpoints, CaseEndpoint(on="a1")))),
     Send(flow="moving", expect=delivered_to("b1"), clauses=(MOVES,)),
     Send(flow="other-service", expect=SAME_ENDPOINT, clauses=(UNRELATED,)),
     Send(flow="same-service", expect=SAME_ENDPOINT, clauses=(UNRELATED,)),
@@ -358,7 +358,7 @@ ENTRIES_OF_OTHERS_STAY = case(
 )
 
 SAME_POD = DNS.replace(name="dns-too", same_target_ports_as="dns")
-NOT_ALONE = SAME_POD.replace(backends=tuple(Backend(on=on) for on in ("a1", "b2", "b3")))
+NOT_ALONE = SAME_POD.replace(endpoints=tuple(CaseEndpoint(on=on) for on in ("a1", "b2", "b3")))
 """So a flow that is forgotten is most likely led elsewhere."""
 
 UDP_OF_ANOTHER_SERVICE_STAYS = case(
@@ -371,7 +371,7 @@ UDP_OF_ANOTHER_SERVICE_STAYS = case(
     Probe(sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("b1"), clauses=(change.ENDPOINT_REMOVED,)),
     Send(flow="one", expect=delivered_to("b1"), clauses=(MOVES,)),
     Send(flow="other", expect=SAME_ENDPOINT, clauses=(UNRELATED,)),
-    Apply(SAME_POD.replace(backends=MOVED.backends)),
+    Apply(SAME_POD.replace(endpoints=MOVED.endpoints)),
     Send(flow="one", expect=delivered_to("b1"), clauses=(UNRELATED,)),
     Send(flow="other", expect=delivered_to("b1"), clauses=(MOVES,)),
     clauses=POD_CLAUSES | DATAGRAMS | {change.ENDPOINT_REMOVED, MOVES, UNRELATED},
@@ -390,7 +390,7 @@ TCP_OF_THE_SAME_NUMBER_STAYS = case(
     ),
     Open(flow="tcp", sender=client("a"), to=twins.node_port("a").at("a"), expect=ON_A),
     Open(flow="udp", sender=client("a"), to=twins.node_port("a").at("b"), expect=ON_A),
-    Apply(twins.replace(backends=MOVED.backends)),
+    Apply(twins.replace(endpoints=MOVED.endpoints)),
     Send(flow="udp", expect=FROM_B1, clauses=(MOVES,)),
     Send(
         flow="tcp", expect=SAME_ENDPOINT, clauses=("established.survives-removal-of-its-endpoint", UNRELATED)

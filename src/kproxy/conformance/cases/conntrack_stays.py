@@ -11,8 +11,8 @@ from kproxy.conformance.case import (
     REJECTED,
     SAME_ENDPOINT,
     Apply,
-    Backend,
     Case,
+    CaseEndpoint,
     Feature,
     Open,
     Policy,
@@ -55,7 +55,7 @@ UDP_STAYS_WHEN_POLICIES_CHANGE = case(
         service("far", "b1", "a1", ports=UDP_PORT, internal_policy=LOCAL),
         service(
             "hinted",
-            backends=(Backend(on="b1", zones=("zone-b",)), Backend(on="a1", zones=("zone-a",))),
+            endpoints=(CaseEndpoint(on="b1", zones=("zone-b",)), CaseEndpoint(on="a1", zones=("zone-a",))),
             ports=UDP_PORT,
         ),
     ),
@@ -140,7 +140,10 @@ UDP_STAYS_WHILE_ITS_ENDPOINT_SERVES = case(
     Open(flow="old", sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
     Apply(
         DNS.replace(
-            backends=(Backend(on="a1", ready=False, serving=True, terminating=True), Backend(on="b1"))
+            endpoints=(
+                CaseEndpoint(on="a1", ready=False, serving=True, terminating=True),
+                CaseEndpoint(on="b1"),
+            )
         )
     ),
     Probe(
@@ -149,7 +152,10 @@ UDP_STAYS_WHILE_ITS_ENDPOINT_SERVES = case(
     Send(flow="old", expect=SAME_ENDPOINT, clauses=(SERVES_ON,)),
     Apply(
         DNS.replace(
-            backends=(Backend(on="a1", ready=False, serving=False, terminating=True), Backend(on="b1"))
+            endpoints=(
+                CaseEndpoint(on="a1", ready=False, serving=False, terminating=True),
+                CaseEndpoint(on="b1"),
+            )
         )
     ),
     Probe(
@@ -173,19 +179,19 @@ UDP_REFUSED_WHERE_NO_ENDPOINT_IS_LEFT = case(
     "A flow stays with an endpoint that serves though it is not ready; once only another one serves so, it is refused like a new one.",
     Apply(DNS),
     Open(flow="old", sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
-    Apply(DNS.replace(backends=(Backend(on="a1", ready=False, serving=True),))),
+    Apply(DNS.replace(endpoints=(CaseEndpoint(on="a1", ready=False, serving=True),))),
     Probe(sender=pod("b2"), to=DNS.cluster_ip, expect=REJECTED, clauses=(change.READINESS, change.EMPTIED)),
     Send(flow="old", expect=SAME_ENDPOINT, clauses=(SERVES_ON,)),
     Apply(
         DNS.replace(
-            backends=(
-                Backend(on="a1", ready=False, serving=False),
-                Backend(on="b1", ready=False, serving=True),
+            endpoints=(
+                CaseEndpoint(on="a1", ready=False, serving=False),
+                CaseEndpoint(on="b1", ready=False, serving=True),
             )
         )
     ),
     Send(flow="old", expect=REJECTED, clauses=(NONE_LEFT,)),
-    Apply(DNS.replace(backends=(Backend(on="b1"),))),
+    Apply(DNS.replace(endpoints=(CaseEndpoint(on="b1"),))),
     Send(flow="old", expect=delivered_to("b1"), clauses=(STARTS,)),
     clauses=POD_CLAUSES
     | DATAGRAMS
@@ -207,11 +213,14 @@ UDP_STAYS_UNTIL_ITS_ENDPOINT_IS_GONE = case(
     Open(flow="old", sender=pod("b2"), to=DNS.cluster_ip, expect=delivered_to("a1")),
     Apply(
         DNS.replace(
-            backends=(Backend(on="a1", ready=False, serving=True, terminating=True), Backend(on="b1"))
+            endpoints=(
+                CaseEndpoint(on="a1", ready=False, serving=True, terminating=True),
+                CaseEndpoint(on="b1"),
+            )
         )
     ),
     Send(flow="old", expect=SAME_ENDPOINT, clauses=(SERVES_ON,)),
-    Apply(DNS.replace(backends=(Backend(on="b1"),))),
+    Apply(DNS.replace(endpoints=(CaseEndpoint(on="b1"),))),
     Probe(
         sender=pod("b2"),
         to=DNS.cluster_ip,
@@ -236,7 +245,7 @@ UDP_DROPPED_WHERE_POLICY_LEAVES_NOTHING_FOR_IT = case(
     Apply(SPLIT),
     Probe(sender=pod("a2"), to=SPLIT.cluster_ip, expect=DROPPED, clauses=(change.POLICY,)),
     Send(flow="inside", expect=SAME_ENDPOINT, clauses=(STAYS,)),
-    Apply(SPLIT.replace(backends=(Backend(on="b2"),))),
+    Apply(SPLIT.replace(endpoints=(CaseEndpoint(on="b2"),))),
     Send(flow="inside", expect=DROPPED, clauses=(NONE_LEFT,)),
     Send(flow="outside", expect=delivered_to("b2", source=MASQUERADED), clauses=(MOVES,)),
     clauses=POD_CLAUSES

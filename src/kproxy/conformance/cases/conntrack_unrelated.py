@@ -41,11 +41,11 @@ OTHERS_KEEP_THEIR_ENTRIES = case(
     Apply(EXPOSED_DNS, NEXT_DOOR),
     Open(flow="own", sender=pod("a2"), to=EXPOSED_DNS.cluster_ip, expect=delivered_to("a1")),
     UnrelatedEntries(
-        node="a", service=EXPOSED_DNS, other_service=NEXT_DOOR, backend="a1", clauses=(UNRELATED,)
+        node="a", service=EXPOSED_DNS, other_service=NEXT_DOOR, endpoint="a1", clauses=(UNRELATED,)
     ),
-    Apply(EXPOSED_DNS.replace(backends=MOVED.backends)),
+    Apply(EXPOSED_DNS.replace(endpoints=MOVED.endpoints)),
     Send(flow="own", expect=delivered_to("b1"), clauses=(MOVES,)),
-    Apply(EXPOSED_DNS.replace(backends=())),
+    Apply(EXPOSED_DNS.replace(endpoints=())),
     Probe(sender=pod("a2"), to=EXPOSED_DNS.cluster_ip, expect=REJECTED),
     Delete(EXPOSED_DNS),
     Probe(sender=pod("a2"), to=NEXT_DOOR.cluster_ip, expect=delivered_to("a1")),
@@ -65,11 +65,11 @@ NODE_PORT_NUMBERS_ELSEWHERE = case(
         node="a",
         service=NUMBERED,
         other_service=NUMBERED,
-        backend="a1",
+        endpoint="a1",
         at_node_port=True,
         clauses=(UNRELATED,),
     ),
-    Apply(NUMBERED.replace(backends=MOVED.backends)),
+    Apply(NUMBERED.replace(endpoints=MOVED.endpoints)),
     Send(flow="own", expect=FROM_B1, clauses=(MOVES,)),
     Delete(NUMBERED),
     Probe(

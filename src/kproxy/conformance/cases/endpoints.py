@@ -13,8 +13,8 @@ from kproxy.conformance.case import (
     REJECTED,
     SAME_ENDPOINT,
     Apply,
-    Backend,
     Case,
+    CaseEndpoint,
     ContinuousProbe,
     Feature,
     Open,
@@ -52,9 +52,9 @@ TERMINATING = {Feature.TERMINATING_ENDPOINTS}
 FALLBACK = {"endpoints.terminating.used-when-none-ready"}
 
 
-def unready(on: str) -> Backend:
+def unready(on: str) -> CaseEndpoint:
     """An endpoint that is starting, or failing its readiness probe."""
-    return Backend(on=on, ready=False, serving=False, terminating=False)
+    return CaseEndpoint(on=on, ready=False, serving=False, terminating=False)
 
 
 NEIGHBOUR = service("neighbour", "b3")
@@ -63,7 +63,9 @@ ONLY_READY_ONES = case(
     "readiness.only-ready-endpoints",
     "Endpoints that are not ready get nothing while others are.",
     Apply(
-        web := service("web", backends=(Backend(on="a1"), unready("a2"), Backend(on="b1"), terminated("b2")))
+        web := service(
+            "web", endpoints=(CaseEndpoint(on="a1"), unready("a2"), CaseEndpoint(on="b1"), terminated("b2"))
+        )
     ),
     Probe(sender=pod("a3"), to=web.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
     Probe(sender=host("b"), to=web.cluster_ip, expect=FROM_BOTH, spread=True),
@@ -73,7 +75,7 @@ ONLY_READY_ONES = case(
 MISSING_CONDITIONS_MEAN_READY = case(
     "readiness.missing-conditions-mean-ready",
     "An endpoint without conditions is used like a ready one.",
-    Apply(bare := service("bare", backends=(Backend(on="a1", ready=None), Backend(on="b1")))),
+    Apply(bare := service("bare", endpoints=(CaseEndpoint(on="a1", ready=None), CaseEndpoint(on="b1")))),
     Probe(sender=pod("a2"), to=bare.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
     clauses=POD_CLAUSES | SPREAD | {"endpoints.conditions.missing-means-ready"},
 )
@@ -84,10 +86,10 @@ READY_FLAG_IS_TRUSTED = case(
     Apply(
         published := service(
             "published",
-            backends=(
-                Backend(on="a1", ready=True, serving=False, terminating=True),
-                Backend(on="b1", ready=True, serving=False),
-                Backend(on="b2"),
+            endpoints=(
+                CaseEndpoint(on="a1", ready=True, serving=False, terminating=True),
+                CaseEndpoint(on="b1", ready=True, serving=False),
+                CaseEndpoint(on="b2"),
             ),
         )
     ),
@@ -101,7 +103,7 @@ NOBODY_USABLE_IS_REFUSED = case(
     Apply(
         dead := service(
             "dead",
-            backends=(terminated("a1"), unready("b1"), Backend(on="b2", ready=False, serving=True)),
+            endpoints=(terminated("a1"), unready("b1"), CaseEndpoint(on="b2", ready=False, serving=True)),
             type=Type.NODE_PORT,
         ),
         NEIGHBOUR,
@@ -120,7 +122,7 @@ TERMINATING_ONES_STEP_IN = case(
     Apply(
         last := service(
             "last",
-            backends=(draining("a1"), draining("b1"), terminated("b2"), unready("a2")),
+            endpoints=(draining("a1"), draining("b1"), terminated("b2"), unready("a2")),
             type=Type.LOAD_BALANCER,
             vips=(Vip(),),
         )
@@ -146,7 +148,7 @@ TERMINATING_ONES_STEP_IN_OVER_UDP = case(
     Apply(
         names := service(
             "names",
-            backends=(draining("a1"), draining("b1")),
+            endpoints=(draining("a1"), draining("b1")),
             ports=(Port(number=53, protocol=Protocol.UDP),),
         )
     ),
@@ -155,9 +157,9 @@ TERMINATING_ONES_STEP_IN_OVER_UDP = case(
     features=TERMINATING,
 )
 
-SERVING_ON = service("serving-on", backends=(draining("a1"), draining("b1")), type=Type.NODE_PORT)
-ONE_STOPPED = SERVING_ON.replace(backends=(terminated("a1"), draining("b1")))
-STOPPED = SERVING_ON.replace(backends=(terminated("a1"), terminated("b1")))
+SERVING_ON = service("serving-on", endpoints=(draining("a1"), draining("b1")), type=Type.NODE_PORT)
+ONE_STOPPED = SERVING_ON.replace(endpoints=(terminated("a1"), draining("b1")))
+STOPPED = SERVING_ON.replace(endpoints=(terminated("a1"), terminated("b1")))
 
 TERMINATING_ONES_STOP_SERVING = case(
     "terminating.stop-serving-one-after-the-other",
@@ -196,7 +198,7 @@ TERMINATING_ONES_STOP_SERVING = case(
 TERMINATING_ONES_STAND_BACK = case(
     "terminating.stand-back-beside-a-ready-one",
     "One ready endpoint anywhere is enough, and those that terminate get no new connection.",
-    Apply(mixed := service("mixed", backends=(Backend(on="b1"), draining("a1"), draining("b2")))),
+    Apply(mixed := service("mixed", endpoints=(CaseEndpoint(on="b1"), draining("a1"), draining("b2")))),
     Probe(sender=pod("a2"), to=mixed.cluster_ip, expect=delivered_to("b1"), count=12),
     Probe(sender=host("b"), to=mixed.cluster_ip, expect=FROM_B1, count=12),
     clauses=POD_CLAUSES | HOST_CLAUSES | {"endpoints.terminating.not-used-beside-ready"},
@@ -209,13 +211,13 @@ EACH_NODE_FALLS_BACK_BY_ITSELF = case(
     Apply(
         rolling := service(
             "rolling",
-            backends=(draining("a1"), Backend(on="b1"), draining("b2")),
+            endpoints=(draining("a1"), CaseEndpoint(on="b1"), draining("b2")),
             type=Type.NODE_PORT,
             external_policy=LOCAL,
         ),
         inner := service(
             "inner",
-            backends=(draining("a1"), Backend(on="b1"), draining("b2")),
+            endpoints=(draining("a1"), CaseEndpoint(on="b1"), draining("b2")),
             internal_policy=LOCAL,
         ),
     ),
@@ -241,8 +243,8 @@ TERMINATING_ELSEWHERE_ONLY = case(
     "terminating.elsewhere-only",
     "Under policy Local endpoints that terminate on another node do not count; under Cluster they do.",
     Apply(
-        away := service("away", backends=(draining("b1"),), type=Type.NODE_PORT, external_policy=LOCAL),
-        inward := service("inward", backends=(draining("b1"),), internal_policy=LOCAL),
+        away := service("away", endpoints=(draining("b1"),), type=Type.NODE_PORT, external_policy=LOCAL),
+        inward := service("inward", endpoints=(draining("b1"),), internal_policy=LOCAL),
     ),
     Probe(sender=client("a"), to=away.node_port("a"), expect=DROPPED),
     Probe(sender=client("b"), to=away.node_port("b"), expect=delivered_to("b1")),
@@ -270,12 +272,12 @@ LIVE_ENTRY_OF_AN_ADDRESS_WINS = case(
     Apply(
         reused := service(
             "reused",
-            backends=(
+            endpoints=(
                 draining("a1", in_slice=0),
-                Backend(on="a1", slice=1),
-                Backend(on="b1", slice=0),
+                CaseEndpoint(on="a1", slice=1),
+                CaseEndpoint(on="b1", slice=0),
                 draining("b1", in_slice=1),
-                Backend(on="a3"),
+                CaseEndpoint(on="a3"),
             ),
         )
     ),
@@ -289,14 +291,14 @@ LIVE_ENTRY_OF_AN_ADDRESS_WINS = case(
 LIFE_OF_AN_ENDPOINT = case(
     "readiness.life-of-an-endpoint",
     "Unready, ready, terminating, gone: new connections follow each time.",
-    Apply(service("web", backends=(unready("a1"),)), NEIGHBOUR),
+    Apply(service("web", endpoints=(unready("a1"),)), NEIGHBOUR),
     Probe(sender=pod("a2"), to=web.cluster_ip, expect=REJECTED),
     Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b3")),
     Apply(service("web", "a1")),
     Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1"), clauses=(change.READINESS,)),
-    Apply(service("web", backends=(draining("a1"),))),
+    Apply(service("web", endpoints=(draining("a1"),))),
     Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1"), clauses=(change.READINESS,)),
-    Apply(service("web", backends=(terminated("a1"),))),
+    Apply(service("web", endpoints=(terminated("a1"),))),
     Probe(sender=pod("a2"), to=web.cluster_ip, expect=REJECTED, clauses=(change.READINESS,)),
     clauses=POD_CLAUSES
     | FALLBACK
@@ -310,7 +312,7 @@ REPLACEMENT_TAKES_OVER = case(
     "Connections to a terminating endpoint go on, even when it serves no more; new ones go to its heir.",
     Apply(alone := service("web", "a1")),
     Open(flow="old", sender=pod("b2"), to=alone.cluster_ip, expect=delivered_to("a1")),
-    Apply(service("web", backends=(draining("a1"), Backend(on="b1")))),
+    Apply(service("web", endpoints=(draining("a1"), CaseEndpoint(on="b1")))),
     Probe(
         sender=pod("b2"),
         to=alone.cluster_ip,
@@ -319,7 +321,7 @@ REPLACEMENT_TAKES_OVER = case(
         clauses=(change.READINESS,),
     ),
     Send(flow="old", expect=SAME_ENDPOINT, clauses=("established.survives-termination-of-its-endpoint",)),
-    Apply(service("web", backends=(terminated("a1"), Backend(on="b1")))),
+    Apply(service("web", endpoints=(terminated("a1"), CaseEndpoint(on="b1")))),
     Probe(
         sender=pod("b2"),
         to=alone.cluster_ip,
@@ -342,7 +344,7 @@ REPLACEMENT_TAKES_OVER = case(
 # ------------------------------------------------------------------- rolling updates
 
 OLD, NEW = ("a1", "b1"), ("a2", "b2")
-LEAVING = tuple(Backend(on=on, ready=False, serving=True, terminating=True) for on in OLD)
+LEAVING = tuple(CaseEndpoint(on=on, ready=False, serving=True, terminating=True) for on in OLD)
 
 ROLLED = service("web", *OLD, type=Type.LOAD_BALANCER, vips=(Vip(),))
 ROLLED_LOCAL = ROLLED.replace(external_policy=Policy.LOCAL)
@@ -362,11 +364,11 @@ ROLLING_UPDATE = case(
     ContinuousProbe(
         sender=pod("a3"), to=ROLLED.cluster_ip, expect=delivered_to(*OLD, *NEW), clauses=NEVER_FAILS
     ),
-    Apply(ROLLED.replace(backends=pods(*OLD, *NEW))),
+    Apply(ROLLED.replace(endpoints=pods(*OLD, *NEW))),
     Probe(sender=pod("a3"), to=ROLLED.cluster_ip, expect=delivered_to(*OLD, *NEW), spread=True),
-    Apply(ROLLED.replace(backends=(*LEAVING, *pods(*NEW)))),
+    Apply(ROLLED.replace(endpoints=(*LEAVING, *pods(*NEW)))),
     Probe(sender=pod("a3"), to=ROLLED.cluster_ip, expect=delivered_to(*NEW), spread=True),
-    Apply(ROLLED.replace(backends=pods(*NEW))),
+    Apply(ROLLED.replace(endpoints=pods(*NEW))),
     Probe(
         sender=client("a"),
         to=ROLLED.node_port("a"),
@@ -400,11 +402,11 @@ ROLLING_UPDATE_UNDER_LOCAL_POLICY = case(
     ContinuousProbe(
         sender=remote("b"), to=ROLLED_LOCAL.vip(), expect=delivered_to("b1", "b2"), clauses=NEVER_FAILS
     ),
-    Apply(ROLLED_LOCAL.replace(backends=pods(*OLD, *NEW))),
+    Apply(ROLLED_LOCAL.replace(endpoints=pods(*OLD, *NEW))),
     Probe(sender=client("a"), to=ROLLED_LOCAL.node_port("a"), expect=delivered_to("a1", "a2"), spread=True),
-    Apply(ROLLED_LOCAL.replace(backends=(*LEAVING, *pods(*NEW)))),
+    Apply(ROLLED_LOCAL.replace(endpoints=(*LEAVING, *pods(*NEW)))),
     Probe(sender=client("a"), to=ROLLED_LOCAL.node_port("a"), expect=delivered_to("a2"), count=8),
-    Apply(ROLLED_LOCAL.replace(backends=pods(*NEW))),
+    Apply(ROLLED_LOCAL.replace(endpoints=pods(*NEW))),
     Probe(sender=remote("b"), to=ROLLED_LOCAL.vip(), expect=delivered_to("b2"), count=8),
     clauses=SPREAD
     | {

@@ -8,8 +8,8 @@ from __future__ import annotations
 from kproxy.conformance.case import (
     REJECTED,
     Apply,
-    Backend,
     Case,
+    CaseEndpoint,
     Feature,
     Port,
     Probe,
@@ -41,10 +41,10 @@ from kproxy.model.network import Protocol
 
 EMPTIED = (REFUSED, change.EMPTIED)
 
-ENDING = (Backend(on="a1", ready=False, serving=True, terminating=True), Backend(on="b1"))
+ENDING = (CaseEndpoint(on="a1", ready=False, serving=True, terminating=True), CaseEndpoint(on="b1"))
 
 FALLING_BACK = OPEN.replace(
-    name="falling-back", ports=BOTH_PROTOCOLS, backends=ENDING, internal_policy=LOCAL, external_policy=LOCAL
+    name="falling-back", ports=BOTH_PROTOCOLS, endpoints=ENDING, internal_policy=LOCAL, external_policy=LOCAL
 )
 
 FALL_BACK = "endpoints.terminating.used-when-none-ready-on-node"
@@ -78,7 +78,7 @@ TERMINATING_AT_EVERY_ADDRESS = case(
 ALL_ENDING = OPEN.replace(
     name="all-ending",
     ports=BOTH_PROTOCOLS,
-    backends=tuple(Backend(on=on, ready=False, serving=True, terminating=True) for on in ("a1", "b1")),
+    endpoints=tuple(CaseEndpoint(on=on, ready=False, serving=True, terminating=True) for on in ("a1", "b1")),
 )
 
 STEP_IN = "endpoints.terminating.used-when-none-ready"
@@ -143,7 +143,7 @@ PORTS_LEAVE_THE_SLICES = case(
     features=EXPOSED,
 )
 
-EMPTY_SEVERAL = SEVERAL.replace(name="empty", backends=(), external_policy=LOCAL, ports=BOTH_PROTOCOLS)
+EMPTY_SEVERAL = SEVERAL.replace(name="empty", endpoints=(), external_policy=LOCAL, ports=BOTH_PROTOCOLS)
 
 REFUSED_AT_EACH = case(
     "no-endpoints.each-of-several-addresses",

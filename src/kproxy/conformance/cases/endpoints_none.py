@@ -189,7 +189,7 @@ EMPTIED_AND_FILLED = case(
     Open(
         flow="open", sender=client("b"), to=FULL.node_port("b"), expect=delivered_to("a1", source=MASQUERADED)
     ),
-    Apply(FULL.replace(backends=())),
+    Apply(FULL.replace(endpoints=())),
     Probe(sender=client("a"), to=FULL.node_port("a"), expect=REJECTED, clauses=(change.EMPTIED,)),
     Probe(sender=client("a"), to=FULL.vip(), expect=REJECTED, clauses=(change.EMPTIED,)),
     Probe(sender=pod("a2"), to=FULL.cluster_ip, expect=REJECTED, clauses=(change.EMPTIED,)),

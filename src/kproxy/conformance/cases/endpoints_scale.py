@@ -14,8 +14,8 @@ from kproxy.conformance.case import (
     PRESERVED,
     REJECTED,
     Apply,
-    Backend,
     Case,
+    CaseEndpoint,
     Delete,
     Feature,
     Lawful,
@@ -46,24 +46,24 @@ ON_PODS = ("a1", "b1", "a2", "b2")
 SLICE = 100
 
 
-def full_slices(number: int) -> tuple[Backend, ...]:
+def full_slices(number: int) -> tuple[CaseEndpoint, ...]:
     """So many slices of a hundred, on one pod after the other."""
     return tuple(
-        Backend(on=ON_PODS[n % len(ON_PODS)], many=SLICE, first=SLICE * (n // len(ON_PODS)), slice=n)
+        CaseEndpoint(on=ON_PODS[n % len(ON_PODS)], many=SLICE, first=SLICE * (n // len(ON_PODS)), slice=n)
         for n in range(number)
     )
 
 
-def any_of_slices(backends: tuple[Backend, ...], source: SourceIP = PRESERVED) -> Lawful:
+def any_of_slices(endpoints: tuple[CaseEndpoint, ...], source: SourceIP = PRESERVED) -> Lawful:
     """Delivered to any endpoint of any of these slices."""
-    found = (delivered_to_many(b.on, b.many, first=b.first, source=source) for b in backends)
+    found = (delivered_to_many(one.on, one.many, first=one.first, source=source) for one in endpoints)
     return reduce(Lawful.union, found)
 
 
-FEW_SLICES = (*full_slices(2), Backend(on="a2", many=40, slice=2))
+FEW_SLICES = (*full_slices(2), CaseEndpoint(on="a2", many=40, slice=2))
 HUNDREDS = service(
     "hundreds",
-    backends=FEW_SLICES,
+    endpoints=FEW_SLICES,
     type=Type.NODE_PORT,
     ports=(Port(name="a"), Port(name="b", number=53, protocol=Protocol.UDP)),
 )
@@ -71,9 +71,9 @@ SMALL = service("small", "b1", "b2")
 OF_SMALL = delivered_to("b1", "b2")
 
 
-def round_robin_count(backends: tuple[Backend, ...]) -> int:
+def round_robin_count(endpoints: tuple[CaseEndpoint, ...]) -> int:
     """Connections that come round to every slice where endpoints are taken in turn, and by chance all the more."""
-    return sum(backend.many for backend in backends) + 1
+    return sum(endpoint.many for endpoint in endpoints) + 1
 
 
 BEYOND_TWO_HUNDRED = case(
@@ -97,7 +97,7 @@ BEYOND_TWO_HUNDRED = case(
         clauses=(ANY_NUMBER,),
     ),
     Probe(sender=pod("a3"), to=SMALL.cluster_ip, expect=OF_SMALL, spread=True),
-    Apply(HUNDREDS.replace(backends=FEW_SLICES[1:])),
+    Apply(HUNDREDS.replace(endpoints=FEW_SLICES[1:])),
     Probe(
         sender=pod("a3"),
         to=HUNDREDS.cluster_ip.at("b"),
@@ -130,7 +130,7 @@ BEYOND_TWO_HUNDRED = case(
 )
 
 HUNDREDS_HERE = HUNDREDS.replace(name="here", internal_policy=Policy.LOCAL, external_policy=Policy.LOCAL)
-HUNDREDS_AWAY = HUNDREDS_HERE.replace(name="elsewhere", backends=FEW_SLICES[1:2])
+HUNDREDS_AWAY = HUNDREDS_HERE.replace(name="elsewhere", endpoints=FEW_SLICES[1:2])
 
 LOCAL_AMONG_HUNDREDS = case(
     "scale.policy-local-among-hundreds",
@@ -177,7 +177,7 @@ LOCAL_AMONG_HUNDREDS = case(
 )
 
 MANY_SLICES = full_slices(11)
-THOUSAND = service("thousand", backends=MANY_SLICES, ports=(Port(number=53, protocol=Protocol.UDP),))
+THOUSAND = service("thousand", endpoints=MANY_SLICES, ports=(Port(number=53, protocol=Protocol.UDP),))
 EMPTY = service("empty")
 
 BEYOND_A_THOUSAND = case(
@@ -196,9 +196,9 @@ BEYOND_A_THOUSAND = case(
     Probe(sender=pod("a3"), to=SMALL.cluster_ip, expect=OF_SMALL, spread=True),
     Probe(sender=pod("a3"), to=EMPTY.cluster_ip, expect=REJECTED),
     Apply(
-        THOUSAND.replace(backends=MANY_SLICES[1:]),
-        SMALL.replace(backends=SMALL.backends[1:]),
-        EMPTY.replace(backends=SMALL.backends),
+        THOUSAND.replace(endpoints=MANY_SLICES[1:]),
+        SMALL.replace(endpoints=SMALL.endpoints[1:]),
+        EMPTY.replace(endpoints=SMALL.endpoints),
     ),
     Probe(
         sender=pod("b3"),

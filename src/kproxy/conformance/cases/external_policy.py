@@ -93,7 +93,7 @@ EXTERNAL_KEEPS_SOURCE_OF_DATAGRAMS = case(
 EXTERNAL_DROPS_WITHOUT_LOCAL_ENDPOINT = case(
     "external-policy.drops-without-local-endpoint",
     "A node without an endpoint is silent to clients outside, at every kind of address.",
-    Apply(away := ALL_OPEN.replace(name="away", backends=ALL_OPEN.backends[2:])),
+    Apply(away := ALL_OPEN.replace(name="away", endpoints=ALL_OPEN.endpoints[2:])),
     Probe(sender=client("a"), to=away.node_port("a"), expect=DROPPED),
     Probe(sender=remote("a"), to=away.node_port("a"), expect=DROPPED),
     Probe(sender=client("a"), to=away.vip(), expect=DROPPED),
@@ -131,7 +131,7 @@ EXTERNAL_SHORTCUT_WITHOUT_LOCAL_ENDPOINT = case(
 EXTERNAL_SHORTCUT_BESIDE_LOCAL_ENDPOINT = case(
     "external-policy.inside-reaches-all-nodes",
     "Pods and processes of a node reach endpoints of every node, even if it has some of its own.",
-    Apply(both := ALL_OPEN.replace(name="both", backends=(ALL_OPEN.backends[0], ALL_OPEN.backends[2]))),
+    Apply(both := ALL_OPEN.replace(name="both", endpoints=(ALL_OPEN.endpoints[0], ALL_OPEN.endpoints[2]))),
     Probe(sender=pod("a2"), to=both.vip(), expect=delivered_to("a1", "b1"), spread=True),
     Probe(sender=pod("b2"), to=both.node_port("b"), expect=delivered_to("a1", "b1"), spread=True),
     Probe(sender=host("a"), to=both.node_port("a"), expect=FROM_BOTH, spread=True),
@@ -335,7 +335,7 @@ BARE = service(
         Port(name="b", number=53, protocol=Protocol.UDP, node_port=False),
     ),
 )
-BARE_AWAY = BARE.replace(name="bare-away", backends=BARE.backends[2:])
+BARE_AWAY = BARE.replace(name="bare-away", endpoints=BARE.endpoints[2:])
 LOCAL_VIP = {
     "load-balancer.reaches-ready-endpoint",
     "load-balancer.without-node-port.served",
@@ -381,7 +381,7 @@ ONLY_EXTERNAL_IPS = service(
     external_ips=1,
     ports=(Port(name="a"), Port(name="b", number=53, protocol=Protocol.UDP)),
 )
-ONLY_EXTERNAL_IPS_AWAY = ONLY_EXTERNAL_IPS.replace(name="away-too", backends=ONLY_EXTERNAL_IPS.backends[1:])
+ONLY_EXTERNAL_IPS_AWAY = ONLY_EXTERNAL_IPS.replace(name="away-too", endpoints=ONLY_EXTERNAL_IPS.endpoints[1:])
 
 EXTERNAL_IPS_ALONE = case(
     "external-policy.external-ips-alone",

@@ -42,7 +42,7 @@ from kproxy.conformance.cases.common import EVERY_KIND, FROM_B1, UDP_PORT
 SILENT = "external-policy.local.drop-without-local-endpoint"
 HOST_EVERYWHERE = "external-policy.local.host-reaches-all-endpoints"
 LOCAL_UDP = OPEN.replace(name="local", ports=UDP_PORT, external_policy=LOCAL)
-AWAY_UDP = LOCAL_UDP.replace(name="away", backends=LOCAL_UDP.backends[1:])
+AWAY_UDP = LOCAL_UDP.replace(name="away", endpoints=LOCAL_UDP.endpoints[1:])
 
 LOCAL_DATAGRAMS = case(
     "external-policy.datagrams-at-every-address",
@@ -57,7 +57,7 @@ LOCAL_DATAGRAMS = case(
     features=EXPOSED | EXTERNAL,
 )
 
-SEVERAL_LOCAL = SEVERAL.replace(name="several-local", external_policy=LOCAL, backends=SEVERAL.backends[1:])
+SEVERAL_LOCAL = SEVERAL.replace(name="several-local", external_policy=LOCAL, endpoints=SEVERAL.endpoints[1:])
 
 LOCAL_AT_SEVERAL = case(
     "external-policy.each-of-several-addresses",
@@ -92,13 +92,13 @@ FLURRY = service("web", type=Type.NODE_PORT, external_policy=Policy.LOCAL)
 ENDPOINTS_IN_A_FLURRY = case(
     "external-policy.endpoints-in-a-flurry",
     "After many changes in little time a node that has an endpoint again serves it, and no node drops by an old state.",
-    Apply(FLURRY.replace(backends=pods("a1", "b1"))),
-    *(Apply(FLURRY.replace(backends=pods(*names))) for names in (("b1",), ("a1",), (), ("a2",), ("b1",))),
-    Apply(last := FLURRY.replace(backends=pods("a2", "b2"))),
+    Apply(FLURRY.replace(endpoints=pods("a1", "b1"))),
+    *(Apply(FLURRY.replace(endpoints=pods(*names))) for names in (("b1",), ("a1",), (), ("a2",), ("b1",))),
+    Apply(last := FLURRY.replace(endpoints=pods("a2", "b2"))),
     Probe(sender=client("a"), to=last.node_port("a"), expect=delivered_to("a2")),
     Probe(sender=remote("b"), to=last.node_port("b"), expect=delivered_to("b2")),
-    *(Apply(FLURRY.replace(backends=pods(*names))) for names in (("b2",), ("a2",), ("a1", "b1"), ("b1",))),
-    Apply(FLURRY.replace(backends=pods("a1"))),
+    *(Apply(FLURRY.replace(endpoints=pods(*names))) for names in (("b2",), ("a2",), ("a1", "b1"), ("b1",))),
+    Apply(FLURRY.replace(endpoints=pods("a1"))),
     Probe(sender=client("a"), to=last.node_port("a"), expect=delivered_to("a1")),
     clauses={"node-port.reaches-ready-endpoint", "external-policy.local.local-endpoints-source-preserved"},
     features={Feature.NODE_PORT, Feature.EXTERNAL_TRAFFIC_POLICY},

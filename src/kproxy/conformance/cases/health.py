@@ -9,8 +9,8 @@ from kproxy.conformance.case import (
     MASQUERADED,
     SAME_ENDPOINT,
     Apply,
-    Backend,
     Case,
+    CaseEndpoint,
     CheckHealth,
     CheckProxy,
     Delete,
@@ -44,7 +44,7 @@ FEATURES = {Feature.HEALTH_CHECKS, Feature.LOAD_BALANCER, Feature.EXTERNAL_TRAFF
 BOUND = "health-check.node-port-addresses.bind"
 
 WEB = service("web", "a1", "a2", "b1", type=Type.LOAD_BALANCER, external_policy=Policy.LOCAL, vips=(Vip(),))
-MOVED = WEB.replace(backends=(Backend(on="b1"), Backend(on="b2")))
+MOVED = WEB.replace(endpoints=(CaseEndpoint(on="b1"), CaseEndpoint(on="b2")))
 WIDE = WEB.replace(external_policy=Policy.CLUSTER)
 
 FOLLOWS_LOCAL_ENDPOINTS = case(
@@ -72,7 +72,7 @@ ENDING = service(
     type=Type.LOAD_BALANCER,
     external_policy=Policy.LOCAL,
     vips=(Vip(),),
-    backends=(Backend(on="a1", ready=False, serving=True, terminating=True),),
+    endpoints=(CaseEndpoint(on="a1", ready=False, serving=True, terminating=True),),
 )
 
 TERMINATING_DO_NOT_COUNT = case(
@@ -104,10 +104,10 @@ READY = "health-check.ready-flag-trusted"
 
 PUBLISHED = ENDING.replace(
     name="published",
-    backends=(Backend(on="a1", ready=True, serving=False, terminating=True), Backend(on="b1")),
+    endpoints=(CaseEndpoint(on="a1", ready=True, serving=False, terminating=True), CaseEndpoint(on="b1")),
 )
 UNPUBLISHED = PUBLISHED.replace(
-    backends=(Backend(on="a1", ready=False, serving=False, terminating=True), Backend(on="b1"))
+    endpoints=(CaseEndpoint(on="a1", ready=False, serving=False, terminating=True), CaseEndpoint(on="b1"))
 )
 
 READY_WHILE_TERMINATING_COUNTS = case(
@@ -209,7 +209,7 @@ WEIGHT = "health-check.weight.told"
 ANY_PATH = "health-check.any-path.answered"
 
 TWO_PORTS = WEB.replace(ports=(Port(name="a", number=80), Port(name="b", number=81)))
-TWO_PORTS_MOVED = TWO_PORTS.replace(backends=MOVED.backends)
+TWO_PORTS_MOVED = TWO_PORTS.replace(endpoints=MOVED.endpoints)
 
 FOR_LOAD_BALANCERS = case(
     "health-check.number-weight-and-path",
@@ -268,7 +268,7 @@ FOR_LOAD_BALANCERS = case(
 )
 
 LET_IN = "health-check.input-policy-drop.passes"
-ELSEWHERE = WEB.replace(name="elsewhere", backends=(Backend(on="b1"),))
+ELSEWHERE = WEB.replace(name="elsewhere", endpoints=(CaseEndpoint(on="b1"),))
 
 LETS_HEALTH_CHECKS_IN = case(
     "health-check.input-is-dropped",

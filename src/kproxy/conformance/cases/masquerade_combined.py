@@ -8,8 +8,8 @@ from __future__ import annotations
 from kproxy.conformance.case import (
     MASQUERADED,
     Apply,
-    Backend,
     Case,
+    CaseEndpoint,
     Feature,
     Probe,
     Type,
@@ -69,7 +69,7 @@ HAIRPINS_OF_EVERY_POLICY = case(
     regressions={"R074"},
 )
 
-ALONE = OPEN.replace(name="alone", ports=UDP_PORT, backends=OPEN.backends[:1])
+ALONE = OPEN.replace(name="alone", ports=UDP_PORT, endpoints=OPEN.endpoints[:1])
 
 HAIRPIN_DATAGRAMS = case(
     "masquerade.hairpin-of-datagrams",
@@ -117,7 +117,7 @@ ALL_UNDER_INTERNAL_LOCAL = case(
     profile=MASQUERADE_ALL,
 )
 
-NAMELESS = service("nameless", backends=(Backend(on="a1", listed_node=""),), type=Type.NODE_PORT)
+NAMELESS = service("nameless", endpoints=(CaseEndpoint(on="a1", listed_node=""),), type=Type.NODE_PORT)
 
 HAIRPIN_WITHOUT_A_NODE_NAME = case(
     "masquerade.hairpin-without-a-node-name",

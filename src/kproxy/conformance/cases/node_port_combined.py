@@ -68,7 +68,7 @@ LOCALHOST = "node-port.localhost.enabled.served"
 LOCALHOST_COMBINED = case(
     "node-port.localhost-over-udp-and-without-endpoints",
     "Node ports on 127.0.0.1 serve datagrams too, and refuse where there is no endpoint.",
-    Apply(ON_LOOPBACK, empty := ON_LOOPBACK.replace(name="empty", backends=())),
+    Apply(ON_LOOPBACK, empty := ON_LOOPBACK.replace(name="empty", endpoints=())),
     Probe(
         sender=host("a"),
         to=ON_LOOPBACK.localhost("a").at("a"),

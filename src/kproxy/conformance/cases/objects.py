@@ -12,8 +12,8 @@ from kproxy.conformance.case import (
     SAME_ENDPOINT,
     UNTOUCHED,
     Apply,
-    Backend,
     Case,
+    CaseEndpoint,
     Delete,
     Feature,
     Open,
@@ -206,7 +206,7 @@ NODES_WITHOUT_IPV6 = case(
     Probe(sender=pod("a2"), to=dual.cluster_ip, expect=ON_BOTH, spread=True),
     Probe(sender=client("a"), to=dual.node_port("a"), expect=FROM_BOTH),
     Probe(sender=pod("b2"), to=WEB.cluster_ip, expect=ON_BOTH, spread=True),
-    Apply(dual.replace(backends=pods("b1"))),
+    Apply(dual.replace(endpoints=pods("b1"))),
     Probe(
         sender=pod("a2"),
         to=dual.cluster_ip,
@@ -236,7 +236,7 @@ SLICES_MAY_COME_FIRST = case(
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=ON_BOTH),
     Delete(WEB, keep_slices=True),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=NO_SERVICE, clauses=(change.SERVICE_DELETED,)),
-    Apply(service("web", backends=(*WEB.backends, Backend(on="b3", slice=1)))),
+    Apply(service("web", endpoints=(*WEB.endpoints, CaseEndpoint(on="b3", slice=1)))),
     Probe(
         sender=pod("a2"),
         to=WEB.cluster_ip,
@@ -258,13 +258,21 @@ SLICES_MAY_COME_FIRST = case(
 ENDPOINTS_MOVE_BETWEEN_SLICES = case(
     "objects.endpoints-move-between-slices",
     "Endpoints that move from one slice to another answer as before, and keep their connections.",
-    Apply(low := service("moving", backends=(Backend(on="a1"), Backend(on="b1"), Backend(on="b2", slice=1)))),
+    Apply(
+        low := service(
+            "moving", endpoints=(CaseEndpoint(on="a1"), CaseEndpoint(on="b1"), CaseEndpoint(on="b2", slice=1))
+        )
+    ),
     Probe(sender=pod("a2"), to=low.cluster_ip, expect=delivered_to("a1", "b1", "b2"), spread=True),
     Open(flow="kept", sender=pod("a2"), to=low.cluster_ip, expect=delivered_to("a1", "b1", "b2")),
     Apply(
         high := service(
             "moving",
-            backends=(Backend(on="a1", slice=1), Backend(on="b1", slice=1), Backend(on="b2", slice=2)),
+            endpoints=(
+                CaseEndpoint(on="a1", slice=1),
+                CaseEndpoint(on="b1", slice=1),
+                CaseEndpoint(on="b2", slice=2),
+            ),
         )
     ),
     Probe(
@@ -290,7 +298,7 @@ LOCAL_BY_NAME_NOT_BY_ADDRESS = case(
     Apply(
         nowhere := service(
             "nowhere",
-            backends=(Backend(on="a1", listed_node=""),),
+            endpoints=(CaseEndpoint(on="a1", listed_node=""),),
             type=Type.NODE_PORT,
             external_policy=Policy.LOCAL,
         ),

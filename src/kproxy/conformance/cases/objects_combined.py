@@ -9,8 +9,8 @@ from kproxy.conformance.case import (
     MASQUERADED,
     REJECTED,
     Apply,
-    Backend,
     Case,
+    CaseEndpoint,
     Feature,
     Port,
     Probe,
@@ -38,7 +38,9 @@ from kproxy.conformance.cases.combinations import (
 )
 from kproxy.conformance.cases.common import EVERY_KIND, FROM_B1, FROM_BOTH, POD_CLAUSES, SPREAD
 
-ON_NODES = OPEN.replace(name="on-nodes", backends=(Backend(on="a"), Backend(on="b")), ports=BOTH_PROTOCOLS)
+ON_NODES = OPEN.replace(
+    name="on-nodes", endpoints=(CaseEndpoint(on="a"), CaseEndpoint(on="b")), ports=BOTH_PROTOCOLS
+)
 ON_NODES_LOCAL = ON_NODES.replace(name="on-nodes-local", external_policy=LOCAL)
 NEAR_OR_FAR = delivered_to("a") | delivered_to("b", source=MASQUERADED)
 
@@ -103,7 +105,7 @@ LONG_ONE = service(
 )
 
 LONG_TWO = LONG_ONE.replace(
-    name=LONG + "x2", backends=(Backend(on="b1"),), source_ranges=(SourceRange.NODE_NETWORK,)
+    name=LONG + "x2", endpoints=(CaseEndpoint(on="b1"),), source_ranges=(SourceRange.NODE_NETWORK,)
 )
 
 LONG_NAMES = case(

@@ -11,8 +11,8 @@ from kproxy.conformance.case import (
     SAME_ENDPOINT,
     UNTOUCHED,
     Apply,
-    Backend,
     Case,
+    CaseEndpoint,
     Feature,
     Open,
     Port,
@@ -89,7 +89,9 @@ SEVERAL_ADDRESSES_IN_AN_ENDPOINT = case(
     "objects.several-addresses-in-an-endpoint",
     "An endpoint that lists several addresses is reached at the first, whatever the others are.",
     Apply(
-        listed := service("listed", backends=(Backend(on="a1", also=("a2", "b2")), Backend(on="b1"))),
+        listed := service(
+            "listed", endpoints=(CaseEndpoint(on="a1", also=("a2", "b2")), CaseEndpoint(on="b1"))
+        ),
     ),
     Probe(sender=pod("a3"), to=listed.cluster_ip, expect=ON_BOTH, spread=True),
     Probe(
@@ -123,10 +125,10 @@ LEADING_ZEROS = case(
     Apply(
         padded := service(
             "padded",
-            backends=(
-                Backend(on="a1", leading_zeros=True),
-                Backend(on="a1", slice=1),
-                Backend(on="b1", leading_zeros=True),
+            endpoints=(
+                CaseEndpoint(on="a1", leading_zeros=True),
+                CaseEndpoint(on="a1", slice=1),
+                CaseEndpoint(on="b1", leading_zeros=True),
             ),
         ),
         NEIGHBOUR,

@@ -13,8 +13,8 @@ from kproxy.conformance.case import (
     UNTOUCHED,
     AddNodeAddress,
     Apply,
-    Backend,
     Case,
+    CaseEndpoint,
     CaseService,
     ContinuousProbe,
     Feature,
@@ -228,7 +228,7 @@ SLICES_COME_LATE = case(
     ContinuousProbe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), clauses=(WAITED,)),
     ContinuousProbe(sender=client("a"), to=WEB.node_port("a"), expect=FROM_BOTH, clauses=(WAITED,)),
     Probe(sender=pod("a2"), to=on_b.cluster_ip, expect=delivered_to("b1")),
-    Restart("a", Apply(on_b.replace(backends=(Backend(on="b2"),))), without_slices=1.0),
+    Restart("a", Apply(on_b.replace(endpoints=(CaseEndpoint(on="b2"),))), without_slices=1.0),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
     Probe(
         sender=pod("a2"),
@@ -263,7 +263,7 @@ AFFINITY_STAYS = case(
     profile=RESTART,
 )
 
-EXPOSED_DNS = DNS.replace(name="exposed", type=Type.NODE_PORT, backends=(Backend(on="a1"),))
+EXPOSED_DNS = DNS.replace(name="exposed", type=Type.NODE_PORT, endpoints=(CaseEndpoint(on="a1"),))
 
 OTHERS_KEEP_THEIR_ENTRIES = case(
     "restart.others-keep-their-entries",
@@ -271,9 +271,9 @@ OTHERS_KEEP_THEIR_ENTRIES = case(
     Apply(EXPOSED_DNS, next_door := service("next-door", "a1", ports=UDP_PORT)),
     Probe(sender=pod("a2"), to=EXPOSED_DNS.cluster_ip, expect=delivered_to("a1")),
     UnrelatedEntries(
-        node="a", service=EXPOSED_DNS, other_service=next_door, backend="a1", clauses=(UNRELATED,)
+        node="a", service=EXPOSED_DNS, other_service=next_door, endpoint="a1", clauses=(UNRELATED,)
     ),
-    Restart("a", Apply(EXPOSED_DNS.replace(backends=(Backend(on="b1"),)))),
+    Restart("a", Apply(EXPOSED_DNS.replace(endpoints=(CaseEndpoint(on="b1"),)))),
     Probe(
         sender=pod("a2"), to=EXPOSED_DNS.cluster_ip, expect=delivered_to("b1"), clauses=(change.WHILE_DOWN,)
     ),

@@ -14,8 +14,8 @@ from kproxy.conformance.case import (
     SAME_ENDPOINT,
     UNTOUCHED,
     Apply,
-    Backend,
     Case,
+    CaseEndpoint,
     CheckTraces,
     CleanUp,
     Delete,
@@ -125,7 +125,7 @@ ANOTHER_MODE_BEFORE = case(
     Probe(sender=client("a"), to=GOES.node_port("a"), expect=delivered_to("b2", source=MASQUERADED)),
     Restart("a", Delete(GOES)),
     Probe(sender=client("b"), to=STAYS.node_port("b"), expect=FROM_BOTH, spread=True, clauses=(OLD_RULES,)),
-    Apply(STAYS.replace(backends=(Backend(on="b1"),))),
+    Apply(STAYS.replace(endpoints=(CaseEndpoint(on="b1"),))),
     Probe(
         sender=pod("a2"),
         to=GOES.cluster_ip,

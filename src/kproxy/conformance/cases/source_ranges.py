@@ -293,7 +293,7 @@ WITHOUT_ENDPOINTS = case(
     "source-ranges.without-endpoints",
     "Without endpoints who is inside the ranges is refused; who is outside is refused too, or gets silence.",
     Apply(
-        empty := OPEN.replace(name="empty", backends=(), source_ranges=(SourceRange.REMOTE_NETWORK,)),
+        empty := OPEN.replace(name="empty", endpoints=(), source_ranges=(SourceRange.REMOTE_NETWORK,)),
         beside,
     ),
     Probe(sender=remote("a"), to=empty.vip(), expect=REJECTED),

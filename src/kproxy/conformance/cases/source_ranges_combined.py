@@ -76,7 +76,7 @@ RANGES_END_WITH_THEIR_SERVICE = case(
     Delete(ENDING),
     Probe(sender=remote("a"), to=ENDING.vip(), expect=UNTOUCHED, clauses=(change.SERVICE_DELETED,)),
     Probe(sender=client("a"), to=ENDING.vip(), expect=UNTOUCHED, clauses=(change.SERVICE_DELETED,)),
-    Apply(BESIDE.replace(backends=pods("b1"))),
+    Apply(BESIDE.replace(endpoints=pods("b1"))),
     Probe(
         sender=pod("a2"), to=BESIDE.cluster_ip, expect=delivered_to("b1"), count=4, clauses=change.FOLLOWED
     ),
@@ -108,7 +108,7 @@ ADDRESS_PASSES_ON = case(
     Probe(sender=remote("a"), to=SITE_FOR_FAR.vip(), expect=FROM_B1, clauses=(INSIDE,)),
     Probe(sender=client("a"), to=SITE_FOR_FAR.vip(), expect=DROPPED, clauses=(OUTSIDE,)),
     Delete(SITE_FOR_FAR),
-    Apply(PASSED_ON, BESIDE.replace(backends=pods("b1"))),
+    Apply(PASSED_ON, BESIDE.replace(endpoints=pods("b1"))),
     Probe(sender=client("a"), to=PASSED_ON.vip(), expect=FROM_B1, clauses=(INSIDE, change.ADDRESS)),
     Probe(sender=remote("a"), to=PASSED_ON.vip(), expect=DROPPED, clauses=(OUTSIDE,)),
     Probe(

@@ -11,8 +11,8 @@ from dataclasses import replace
 from kproxy.conformance.case import (
     MASQUERADED,
     Apply,
-    Backend,
     Case,
+    CaseEndpoint,
     Feature,
     Policy,
     Port,
@@ -50,14 +50,14 @@ ZONE = {"topology.same-zone"}
 STARTS_AGAIN = 3
 """Restarts of each node: with the first, eight starts, so that what one start in forty does shows in one run of five."""
 
-CROSSED = (Backend(on="a1", zones=THERE), Backend(on="b1", zones=HERE))
+CROSSED = (CaseEndpoint(on="a1", zones=THERE), CaseEndpoint(on="b1", zones=HERE))
 
 ZONE_HINTS_DECIDE = case(
     "topology.zone-hints-decide",
     "Pods and nodes reach the endpoints hinted for their zone, wherever these are.",
     Apply(
-        crossed := service("crossed", backends=CROSSED),
-        names := service("names", backends=CROSSED, ports=(Port(number=53, protocol=Protocol.UDP),)),
+        crossed := service("crossed", endpoints=CROSSED),
+        names := service("names", endpoints=CROSSED, ports=(Port(number=53, protocol=Protocol.UDP),)),
     ),
     Probe(sender=pod("a2"), to=crossed.cluster_ip, expect=delivered_to("b1"), count=8),
     Probe(sender=pod("b2"), to=crossed.cluster_ip, expect=delivered_to("a1"), count=8),
@@ -73,7 +73,8 @@ SEVERAL_ZONES = case(
     "An endpoint hinted for two zones answers in both, one hinted for one zone in that one.",
     Apply(
         shared := service(
-            "shared", backends=(Backend(on="a1", zones=HERE + THERE), Backend(on="b1", zones=THERE))
+            "shared",
+            endpoints=(CaseEndpoint(on="a1", zones=HERE + THERE), CaseEndpoint(on="b1", zones=THERE)),
         )
     ),
     Probe(sender=pod("a2"), to=shared.cluster_ip, expect=delivered_to("a1"), count=8),
@@ -88,9 +89,9 @@ NODE_HINTS_COME_FIRST = case(
     Apply(
         personal := service(
             "personal",
-            backends=(
-                Backend(on="a1", zones=HERE, nodes=("b",)),
-                Backend(on="b1", zones=THERE, nodes=("a",)),
+            endpoints=(
+                CaseEndpoint(on="a1", zones=HERE, nodes=("b",)),
+                CaseEndpoint(on="b1", zones=THERE, nodes=("a",)),
             ),
         )
     ),
@@ -106,9 +107,9 @@ ZONE_DECIDES_WITHOUT_NODE_MATCH = case(
     Apply(
         partial := service(
             "partial",
-            backends=(
-                Backend(on="a1", zones=THERE, nodes=("b",)),
-                Backend(on="b1", zones=HERE, nodes=("b",)),
+            endpoints=(
+                CaseEndpoint(on="a1", zones=THERE, nodes=("b",)),
+                CaseEndpoint(on="b1", zones=HERE, nodes=("b",)),
             ),
         )
     ),
@@ -124,8 +125,8 @@ ONE_HINT_MISSING = case(
     "topology.one-missing-hint-voids-all",
     "One ready endpoint without a hint is enough for all hints of that kind not to count.",
     Apply(
-        zones := service("zones", backends=(Backend(on="a1", zones=HERE), Backend(on="b1"))),
-        nodes := service("nodes", backends=(Backend(on="a1", nodes=("a",)), Backend(on="b1"))),
+        zones := service("zones", endpoints=(CaseEndpoint(on="a1", zones=HERE), CaseEndpoint(on="b1"))),
+        nodes := service("nodes", endpoints=(CaseEndpoint(on="a1", nodes=("a",)), CaseEndpoint(on="b1"))),
     ),
     Probe(
         sender=pod("a2"), to=zones.cluster_ip, expect=delivered_to("a1", "b1"), spread=True, clauses=(VOID,)
@@ -147,15 +148,15 @@ UNREADY_HINTS = case(
     Apply(
         claimed := service(
             "claimed",
-            backends=(
-                Backend(on="a1", ready=False, serving=False, zones=HERE),
-                Backend(on="b1", zones=THERE),
-                Backend(on="b2", zones=THERE),
+            endpoints=(
+                CaseEndpoint(on="a1", ready=False, serving=False, zones=HERE),
+                CaseEndpoint(on="b1", zones=THERE),
+                CaseEndpoint(on="b2", zones=THERE),
             ),
         ),
         unhinted := service(
             "unhinted",
-            backends=(Backend(on="a2", ready=False, serving=False), *CROSSED),
+            endpoints=(CaseEndpoint(on="a2", ready=False, serving=False), *CROSSED),
         ),
     ),
     Probe(sender=pod("a3"), to=claimed.cluster_ip, expect=delivered_to("b1", "b2"), spread=True),
@@ -172,7 +173,7 @@ UNREADY_HINTS = case(
     regressions={"R099"},
 )
 
-LEAVING = Backend(on="a1", ready=False, serving=True, terminating=True)
+LEAVING = CaseEndpoint(on="a1", ready=False, serving=True, terminating=True)
 
 TERMINATING_HINTS = case(
     "topology.hints-of-terminating-endpoints-do-not-count",
@@ -180,13 +181,15 @@ TERMINATING_HINTS = case(
     Apply(
         claimed := service(
             "claimed",
-            backends=(
+            endpoints=(
                 replace(LEAVING, zones=HERE),
-                Backend(on="b1", zones=THERE),
-                Backend(on="b2", zones=THERE),
+                CaseEndpoint(on="b1", zones=THERE),
+                CaseEndpoint(on="b2", zones=THERE),
             ),
         ),
-        unhinted := service("unhinted", backends=(LEAVING, *CROSSED[1:], Backend(on="a2", zones=THERE))),
+        unhinted := service(
+            "unhinted", endpoints=(LEAVING, *CROSSED[1:], CaseEndpoint(on="a2", zones=THERE))
+        ),
     ),
     Probe(sender=pod("a3"), to=claimed.cluster_ip, expect=delivered_to("b1", "b2"), spread=True),
     Probe(sender=pod("a3"), to=unhinted.cluster_ip, expect=delivered_to("b1"), count=8),
@@ -206,7 +209,7 @@ NO_HINT_MATCHES = case(
     "Where no hint names the node or its zone, all endpoints answer.",
     Apply(
         foreign := service(
-            "foreign", backends=(Backend(on="a1", zones=("zone-c",)), Backend(on="b1", zones=HERE))
+            "foreign", endpoints=(CaseEndpoint(on="a1", zones=("zone-c",)), CaseEndpoint(on="b1", zones=HERE))
         )
     ),
     Probe(sender=pod("b2"), to=foreign.cluster_ip, expect=delivered_to("a1", "b1"), spread=True),
@@ -221,9 +224,9 @@ TERMINATING_ONES_HAVE_NO_ZONE = case(
     Apply(
         last := service(
             "last",
-            backends=(
-                Backend(on="a1", ready=False, serving=True, terminating=True, zones=HERE),
-                Backend(on="b1", ready=False, serving=True, terminating=True, zones=THERE),
+            endpoints=(
+                CaseEndpoint(on="a1", ready=False, serving=True, terminating=True, zones=HERE),
+                CaseEndpoint(on="b1", ready=False, serving=True, terminating=True, zones=THERE),
             ),
         )
     ),
@@ -238,8 +241,8 @@ LOCAL_POLICIES_COME_FIRST = case(
     "topology.local-policies-ignore-hints",
     "Under policy Local the node's own endpoints answer, though hinted elsewhere; other traffic has hints.",
     Apply(
-        inner := service("inner", backends=CROSSED, internal_policy=Policy.LOCAL),
-        outer := service("outer", backends=CROSSED, type=Type.NODE_PORT, external_policy=Policy.LOCAL),
+        inner := service("inner", endpoints=CROSSED, internal_policy=Policy.LOCAL),
+        outer := service("outer", endpoints=CROSSED, type=Type.NODE_PORT, external_policy=Policy.LOCAL),
     ),
     Probe(sender=pod("a2"), to=inner.cluster_ip, expect=delivered_to("a1"), count=8),
     Probe(sender=client("a"), to=outer.node_port("a"), expect=delivered_to("a1"), count=8),
@@ -259,7 +262,9 @@ LOCAL_POLICIES_COME_FIRST = case(
 OUTSIDE_TRAFFIC_HAS_HINTS = case(
     "topology.traffic-from-outside-follows-hints",
     "Node port, external IP and load balancer IP lead to endpoints hinted for the node the packet came to.",
-    Apply(open_ := service("open", backends=CROSSED, type=Type.LOAD_BALANCER, vips=(Vip(),), external_ips=1)),
+    Apply(
+        open_ := service("open", endpoints=CROSSED, type=Type.LOAD_BALANCER, vips=(Vip(),), external_ips=1)
+    ),
     Probe(sender=client("a"), to=open_.node_port("a"), expect=FROM_B1, count=8),
     Probe(sender=remote("b"), to=open_.vip(), expect=delivered_to("a1", source=MASQUERADED), count=8),
     Probe(sender=client("b"), to=open_.external_ip(), expect=delivered_to("a1", source=MASQUERADED), count=8),
@@ -275,14 +280,14 @@ OUTSIDE_TRAFFIC_HAS_HINTS = case(
     features=HINTS | {Feature.NODE_PORT, Feature.LOAD_BALANCER, Feature.EXTERNAL_IPS},
 )
 
-BY_ZONE = (Backend(on="a1", zones=HERE), Backend(on="b1", zones=THERE))
+BY_ZONE = (CaseEndpoint(on="a1", zones=HERE), CaseEndpoint(on="b1", zones=THERE))
 
 ZONE_LOSES_ITS_ENDPOINT = case(
     "topology.zone-loses-its-endpoint",
     "Traffic of a zone goes elsewhere when its last endpoint leaves, and returns with it; hints may change.",
-    Apply(web := service("web", backends=BY_ZONE)),
+    Apply(web := service("web", endpoints=BY_ZONE)),
     Probe(sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("a1"), count=8),
-    Apply(web.replace(backends=BY_ZONE[1:])),
+    Apply(web.replace(endpoints=BY_ZONE[1:])),
     Probe(
         sender=pod("a2"),
         to=web.cluster_ip,
@@ -298,7 +303,7 @@ ZONE_LOSES_ITS_ENDPOINT = case(
         count=8,
         clauses=(change.ENDPOINT_ADDED,),
     ),
-    Apply(web.replace(backends=CROSSED)),
+    Apply(web.replace(endpoints=CROSSED)),
     Probe(
         sender=pod("a2"), to=web.cluster_ip, expect=delivered_to("b1"), count=8, clauses=(change.TOPOLOGY,)
     ),
@@ -343,7 +348,7 @@ NODE_CHANGES_ZONE = case(
     profile=LARGE,
 )
 
-STARTED = service("started", backends=CROSSED)
+STARTED = service("started", endpoints=CROSSED)
 KNOWN = ("restart.zone-label.followed",)
 BOTH_AGAIN = (
     Restart("a"),
@@ -369,9 +374,9 @@ ZONE_KNOWN_AT_START = case(
 PERSONAL = OPEN.replace(
     name="personal",
     ports=BOTH_PROTOCOLS,
-    backends=(
-        Backend(on="a1", zones=("zone-a",), nodes=("b",)),
-        Backend(on="b1", zones=("zone-b",), nodes=("a",)),
+    endpoints=(
+        CaseEndpoint(on="a1", zones=("zone-a",), nodes=("b",)),
+        CaseEndpoint(on="b1", zones=("zone-b",), nodes=("a",)),
     ),
 )
 

@@ -13,8 +13,8 @@ from kproxy.conformance.case import (
     SAME_ENDPOINT,
     UNTOUCHED,
     Apply,
-    Backend,
     Case,
+    CaseEndpoint,
     CheckHealth,
     ContinuousProbe,
     Delete,
@@ -50,7 +50,7 @@ GONE = {"cluster-ip.unallocated.not-served", "traffic.not-for-a-service.untouche
 NOT_SERVED = DROPPED | UNTOUCHED
 
 WEB = service("web", "a1", type=Type.NODE_PORT)
-ON_B = WEB.replace(backends=(Backend(on="b1"), Backend(on="b3")))
+ON_B = WEB.replace(endpoints=(CaseEndpoint(on="b1"), CaseEndpoint(on="b3")))
 OLD = service("old", "a1", type=Type.NODE_PORT)
 NEW = service("new", "b2", type=Type.NODE_PORT)
 NEIGHBOUR = service("neighbour", "a1", "b2")
@@ -96,8 +96,10 @@ SEVERAL_AT_ONCE = case(
     Open(flow="open", sender=pod("a2"), to=FLAPPING.cluster_ip, expect=delivered_to("a1", "b1")),
     DuringWatchFault(
         WatchFault.DELAYED,
-        Apply(FLAPPING.replace(backends=()), WEB.replace(backends=()), BRIEF),
-        Apply(FLAPPING.replace(internal_policy=Policy.LOCAL), WEB.replace(backends=(Backend(on="a3"),))),
+        Apply(FLAPPING.replace(endpoints=()), WEB.replace(endpoints=()), BRIEF),
+        Apply(
+            FLAPPING.replace(internal_policy=Policy.LOCAL), WEB.replace(endpoints=(CaseEndpoint(on="a3"),))
+        ),
         Delete(AGAIN),
         Delete(BRIEF),
         Apply(FLAPPING, ON_B, ANEW),
@@ -193,7 +195,7 @@ LOCAL = service(
     "local", "a1", "a2", "b1", type=Type.LOAD_BALANCER, external_policy=Policy.LOCAL, vips=(Vip(),)
 )
 LEAVING = LOCAL.replace(name="leaving")
-FEWER = LOCAL.replace(backends=(Backend(on="a2"), Backend(on="b1")))
+FEWER = LOCAL.replace(endpoints=(CaseEndpoint(on="a2"), CaseEndpoint(on="b1")))
 
 HEALTH_PORTS_FOLLOW = case(
     "watches.health-ports-follow",
@@ -202,7 +204,7 @@ HEALTH_PORTS_FOLLOW = case(
     CheckHealth(
         sender=client("a"), to=LOCAL.health_check("a"), expect=2, clauses=(LOCAL_ENDPOINTS_REPORTED,)
     ),
-    DuringWatchFault(WatchFault.DELAYED, Apply(LOCAL.replace(backends=())), Apply(LOCAL)),
+    DuringWatchFault(WatchFault.DELAYED, Apply(LOCAL.replace(endpoints=())), Apply(LOCAL)),
     CheckHealth(
         sender=client("a"), to=LOCAL.health_check("a"), expect=2, clauses=(TOGETHER, LOCAL_ENDPOINTS_REPORTED)
     ),

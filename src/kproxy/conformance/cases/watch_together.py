@@ -16,8 +16,8 @@ from kproxy.conformance.case import (
     SAME_ENDPOINT,
     UNTOUCHED,
     Apply,
-    Backend,
     Case,
+    CaseEndpoint,
     CaseService,
     CheckHealth,
     Delete,
@@ -55,7 +55,7 @@ NOT_A_PORT = REJECTED | UNTOUCHED
 
 A, B = Port(name="a"), Port(name="b", number=81)
 NEIGHBOUR = service("beside", "a1")
-FIRST = Apply(NEIGHBOUR.replace(backends=pods("b2")))
+FIRST = Apply(NEIGHBOUR.replace(endpoints=pods("b2")))
 """Change that a proxy's next sync may begin with."""
 FOLLOWED = Probe(sender=pod("a2"), to=NEIGHBOUR.cluster_ip, expect=delivered_to("b2"), clauses=(TOGETHER,))
 LABELLED = (("example.com/revision", "2"),)
@@ -69,7 +69,7 @@ ON_PORT_B = PORTS.replace(ports=(B,))
 STICKS = STICKY.replace(affinity_seconds=10800)
 INSIDE_LOCAL = INSIDE.replace(internal_policy=Policy.LOCAL)
 OUTSIDE_LOCAL = OUTSIDE.replace(external_policy=Policy.LOCAL)
-ON_B1 = MOVED.replace(backends=pods("b1"))
+ON_B1 = MOVED.replace(endpoints=pods("b1"))
 
 
 def _each_in_turn(*forms: CaseService) -> Iterator[Apply]:
@@ -249,7 +249,7 @@ PORTS_ARE_REPLACED = case(
 )
 
 FLEETING = service("fleeting", "a1")
-IN_TWO_SLICES = FLEETING.replace(backends=(Backend(on="a1"), Backend(on="b1", slice=1)))
+IN_TWO_SLICES = FLEETING.replace(endpoints=(CaseEndpoint(on="a1"), CaseEndpoint(on="b1", slice=1)))
 
 SLICE_COMES_AND_GOES = case(
     "watches.slice-comes-and-goes-at-once",

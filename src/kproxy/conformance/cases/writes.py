@@ -15,8 +15,8 @@ from kproxy.conformance.case import (
     UNTOUCHED,
     AllowWrites,
     Apply,
-    Backend,
     Case,
+    CaseEndpoint,
     CheckHealth,
     CheckProxy,
     ContinuousProbe,
@@ -65,7 +65,7 @@ GONE = {
 DELETED_TOO = (CAUGHT_UP, change.SERVICE_DELETED)
 
 WEB = service("web", "a1", type=Type.NODE_PORT)
-MOVED = WEB.replace(backends=(Backend(on="b1"), Backend(on="b3")))
+MOVED = WEB.replace(endpoints=(CaseEndpoint(on="b1"), CaseEndpoint(on="b3")))
 OLD = service("old", "a1", type=Type.NODE_PORT)
 NEW = service("new", "b2", type=Type.NODE_PORT)
 NEIGHBOUR = service("neighbour", "a1", "b2", type=Type.NODE_PORT)
@@ -155,7 +155,7 @@ SEVERAL_CHANGES = case(
     Probe(sender=client("a"), to=WIDE.node_port("a"), expect=_masqueraded_to("a1", "b1"), spread=True),
     Probe(sender=pod("a2"), to=again.cluster_ip, expect=delivered_to("a1")),
     FailWrites("a"),
-    Apply(WIDE.replace(backends=()), MOVED),
+    Apply(WIDE.replace(endpoints=()), MOVED),
     Delete(again),
     Apply(NARROW, WEB, anew := service("again", "b2", type=Type.NODE_PORT, generation=1)),
     Probe(sender=pod("b2"), to=WIDE.cluster_ip, expect=delivered_to("b1"), count=8),
@@ -213,7 +213,7 @@ LATE_AT_PORT = "health-check.late-proxy.told"
 LOCAL = service(
     "local", "a1", "a2", "b1", type=Type.LOAD_BALANCER, external_policy=Policy.LOCAL, vips=(Vip(),)
 )
-FEWER = LOCAL.replace(backends=(Backend(on="a2"), Backend(on="b1")))
+FEWER = LOCAL.replace(endpoints=(CaseEndpoint(on="a2"), CaseEndpoint(on="b1")))
 LEAVING = LOCAL.replace(name="leaving")
 SOON = 20.0
 """Seconds, of which the second or two that a change may wait here are a part."""

@@ -40,7 +40,7 @@ GONE = {"cluster-ip.unallocated.not-served", "traffic.not-for-a-service.untouche
 FEATURES = {Feature.REFUSED_WRITES, Feature.IPV6}
 
 WEB = service("web", "a1", type=Type.NODE_PORT)
-MOVED = WEB.replace(backends=pods("b1", "b3"))
+MOVED = WEB.replace(endpoints=pods("b1", "b3"))
 OLD = service("old", "a1", type=Type.NODE_PORT)
 NEW = service("new", "b2", type=Type.NODE_PORT)
 BOTH = service("both", "a1", dual_stack=True)
@@ -54,7 +54,7 @@ OTHER_FAMILY_FOLLOWS = case(
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1")),
     Probe(sender=client("a"), to=OLD.node_port("a"), expect=delivered_to("a1", source=MASQUERADED)),
     REFUSE,
-    Apply(MOVED, BOTH.replace(backends=pods("b1"))),
+    Apply(MOVED, BOTH.replace(endpoints=pods("b1"))),
     Probe(
         sender=pod("a2"),
         to=WEB.cluster_ip,
@@ -70,7 +70,7 @@ OTHER_FAMILY_FOLLOWS = case(
         clauses=(OTHER_FAMILY,),
     ),
     Probe(sender=pod("a2"), to=BOTH.cluster_ip, expect=delivered_to("b1"), clauses=(OTHER_FAMILY,)),
-    Apply(NEW, MOVED.replace(backends=()), BOTH),
+    Apply(NEW, MOVED.replace(endpoints=()), BOTH),
     Delete(OLD),
     Probe(sender=pod("a2"), to=NEW.cluster_ip, expect=delivered_to("b2"), clauses=(OTHER_FAMILY,)),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=REJECTED, clauses=(OTHER_FAMILY,)),
@@ -100,7 +100,7 @@ REFUSED_FAMILY_CATCHES_UP = case(
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1")),
     Probe(sender=client("a"), to=OLD.node_port("a"), expect=delivered_to("a1", source=MASQUERADED)),
     REFUSE,
-    Apply(MOVED, BOTH.replace(backends=pods("b1"))),
+    Apply(MOVED, BOTH.replace(endpoints=pods("b1"))),
     Probe(sender=pod("b2"), to=WEB.cluster_ip, expect=delivered_to("b1", "b3"), spread=True),
     Probe(sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1"), count=8, clauses=(KEPT,)),
     Apply(NEW),
@@ -150,10 +150,10 @@ HEALTH_IS_THAT_OF_BOTH = case(
     Probe(sender=pod("a2"), to=BOTH.cluster_ip, expect=delivered_to("a1")),
     _check_proxy("a", "/healthz", 200),
     REFUSE,
-    Apply(BOTH.replace(backends=pods("b1"))),
+    Apply(BOTH.replace(endpoints=pods("b1"))),
     _check_proxy("a", "/healthz", 503),
     _check_proxy("b", "/healthz", 200),
-    Apply(BOTH.replace(backends=pods("b2"))),
+    Apply(BOTH.replace(endpoints=pods("b2"))),
     _check_proxy("a", "/livez", 503, timeout=0),
     Probe(sender=pod("a2"), to=BOTH.cluster_ip, expect=delivered_to("b2"), clauses=(OTHER_FAMILY,)),
     AllowWrites("a"),

@@ -35,6 +35,7 @@ CASE_NAMES: Mapping[str, Any] = MappingProxyType(
 _OLD_NAMES: Mapping[str, str] = MappingProxyType(
     {
         "Act": "UnjudgedAction",
+        "Backend": "CaseEndpoint",
         "Bystanders": "UnrelatedEntries",
         "CROWD": "UNUSED_HOSTS",
         "Checkup": "HealthRequest",
@@ -45,6 +46,7 @@ _OLD_NAMES: Mapping[str, str] = MappingProxyType(
         "Leave": "StartNodeDeletion",
         "MendWrites": "AllowWrites",
         "Place": "SourceRange",
+        "ReachedBackend": "ReachedEndpoint",
         "Relabel": "SetZone",
         "STILL": "SAME_ENDPOINT",
         "Seen": "SymbolicOutcome",
@@ -56,7 +58,8 @@ _OLD_NAMES: Mapping[str, str] = MappingProxyType(
         "Told": "EndpointCountLocation",
         "Unheard": "DuringWatchFault",
         "Use": "Send",
-        "backend_of": "backend_target",
+        "backend_of": "endpoint_target",
+        "backend_target": "endpoint_target",
     }
 )
 """Former names of a case's classes, in files of earlier versions."""
@@ -64,6 +67,7 @@ _OLD_NAMES: Mapping[str, str] = MappingProxyType(
 _OLD_PARTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "CaseService": {
+            "backends": "endpoints",
             "raw_external_ips": "literal_external_ips",
             "raw_source_ranges": "literal_source_ranges",
             "share_cluster_ip_of": "same_cluster_ip_as",
@@ -83,15 +87,20 @@ _OLD_PARTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "sticks": "sticky_group",
         },
         "Profile": {"alone": "isolated", "detect": "detect_mode"},
-        "ReachedBackend": {"of": "service"},
+        "ReachedEndpoint": {"of": "service"},
         "Restart": {"meanwhile": "while_down"},
         "SameEndpoint": {"STILL": "SAME_ENDPOINT"},
-        "TargetKind": {"NODE_PORT_GAINED": "NODE_PORT_ADDED_ADDRESS"},
-        "UnrelatedEntries": {"beside": "other_service", "near": "service", "on": "backend"},
+        "TargetKind": {"BACKEND": "ENDPOINT", "NODE_PORT_GAINED": "NODE_PORT_ADDED_ADDRESS"},
+        "UnrelatedEntries": {
+            "backend": "endpoint",
+            "beside": "other_service",
+            "near": "service",
+            "on": "endpoint",
+        },
         "Vip": {"of": "node"},
         "WatchFault": {"CUT": "CONNECTION_RESET", "LATE": "DELAYED"},
-        "backend_target": {"web": "service"},
         "delivered_to": {"of": "service"},
+        "endpoint_target": {"web": "service"},
     }
 )
 """Former names of keyword arguments and members, by the name that has them."""

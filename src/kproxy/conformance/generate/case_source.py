@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from kproxy.conformance.case import Apply, Case, DuringWatchFault, Lawful, Profile, ReachedBackend
+from kproxy.conformance.case import Apply, Case, DuringWatchFault, Lawful, Profile, ReachedEndpoint
 from kproxy.conformance.cases import profiles
 from kproxy.spec.outcome import Failure
 
@@ -73,7 +73,7 @@ def _constructor(value: Any) -> str:  # noqa: ANN401 (a dataclass of any kind)
 def _lawful(lawful: Lawful) -> str:
     """Expression of lawful outcomes as an author writes it: ``delivered_to("a1") | DROPPED``."""
     parts = [one.name for one in sorted((o for o in lawful if isinstance(o, Failure)), key=str)]
-    reached = [one for one in lawful if isinstance(one, ReachedBackend)]
+    reached = [one for one in lawful if isinstance(one, ReachedEndpoint)]
     parts += sorted(_among_many(one) for one in reached if one.many)
     groups: dict[tuple[Any, ...], list[str]] = {}
     for one in reached:
@@ -89,7 +89,7 @@ def _lawful(lawful: Lawful) -> str:
     return " | ".join(parts)
 
 
-def _among_many(one: ReachedBackend) -> str:
+def _among_many(one: ReachedEndpoint) -> str:
     return f"delivered_to_many({one.on!r}, {one.many}, first={one.first}, source={code_of(one.source)})"
 
 

@@ -22,7 +22,7 @@ from kproxy.conformance.case import (
     Case,
     Lawful,
     Probe,
-    ReachedBackend,
+    ReachedEndpoint,
     Target,
     TargetKind,
     Vantage,
@@ -134,7 +134,7 @@ def copied_instances(
         packet = bound.packet
         found = expect(index.on(packet.destination, packet.port), facts[bound.node], packet)
         lawful = frozenset(
-            ReachedBackend(topology.namespace_of(o.address), o.source) if isinstance(o, Delivered) else o
+            ReachedEndpoint(topology.namespace_of(o.address), o.source) if isinstance(o, Delivered) else o
             for o in found.outcomes
         )
         case = Case(

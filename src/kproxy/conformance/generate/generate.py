@@ -16,8 +16,8 @@ from typing import TypeVar
 from kproxy.conformance.case import (
     DEFAULT,
     Apply,
-    Backend,
     Case,
+    CaseEndpoint,
     CaseService,
     Delete,
     Feature,
@@ -56,7 +56,7 @@ PROFILES: tuple[Profile, ...] = (
 )
 """Profiles to choose from: half of the worlds have the default configuration."""
 
-BACKEND_PLACEMENTS: tuple[tuple[str, ...], ...] = (*(("a1", "a2", "b1", "b2"),) * 3, ("a1", "a", "b1", "b"))
+ENDPOINT_PLACEMENTS: tuple[tuple[str, ...], ...] = (*(("a1", "a2", "b1", "b2"),) * 3, ("a1", "a", "b1", "b"))
 """Places of a Service's endpoints: pods, and nodes on few Services."""
 MOST_PROBES = 6
 MOST_CHANGES = 2
@@ -157,7 +157,7 @@ def generate_service(choose: Chooser, name: str) -> CaseService:
         name=name,
         type=kind,
         ports=ports,
-        backends=generate_backends(choose),
+        endpoints=generate_endpoints(choose),
         slice_ports=ports[:1] if len(ports) > 1 and not choose((True, True, True, False)) else None,
         internal_policy=choose((None, Policy.CLUSTER, Policy.LOCAL)),
         external_policy=choose((None, Policy.CLUSTER, Policy.LOCAL)) if exposed else None,
@@ -168,11 +168,11 @@ def generate_service(choose: Chooser, name: str) -> CaseService:
     )
 
 
-def generate_backends(choose: Chooser) -> tuple[Backend, ...]:
+def generate_endpoints(choose: Chooser) -> tuple[CaseEndpoint, ...]:
     """Endpoint, or none, in each place; hints on few Services."""
     hinted = choose((False, False, True))
     found = []
-    for on in choose(BACKEND_PLACEMENTS):
+    for on in choose(ENDPOINT_PLACEMENTS):
         conditions = choose(CONDITIONS)
         if conditions is not None:
             zones = choose(HINTS) if hinted else ()
@@ -180,7 +180,7 @@ def generate_backends(choose: Chooser) -> tuple[Backend, ...]:
             piece, shift = choose(((0, 0), (0, 0), (1, 0), (1, 1)))
             ready, serving, terminating = conditions
             found.append(
-                Backend(
+                CaseEndpoint(
                     on=on,
                     ready=ready,
                     serving=serving,
@@ -203,7 +203,7 @@ def generate_change(choose: Chooser, services: dict[str, CaseService]) -> Apply 
     before = services[name]
     match choose(("endpoints", "endpoints", "fields", "other", "delete")):
         case "endpoints":
-            services[name] = before.replace(backends=generate_backends(choose))
+            services[name] = before.replace(endpoints=generate_endpoints(choose))
         case "fields":
             services[name] = _with_other_fields(choose, before)
         case "other":
@@ -215,19 +215,19 @@ def generate_change(choose: Chooser, services: dict[str, CaseService]) -> Apply 
 
 def generate_small_change(choose: Chooser, service: CaseService) -> CaseService:
     """The Service as a controller changes it next: one endpoint has other conditions, or has gone, or all have."""
-    if not service.backends:
-        return service.replace(backends=generate_backends(choose))
-    place = choose(range(len(service.backends)))
-    rest = service.backends[:place] + service.backends[place + 1 :]
+    if not service.endpoints:
+        return service.replace(endpoints=generate_endpoints(choose))
+    place = choose(range(len(service.endpoints)))
+    rest = service.endpoints[:place] + service.endpoints[place + 1 :]
     what = choose(("conditions", "conditions", "gone", "all gone"))
     if what == "all gone":
-        return service.replace(backends=())
+        return service.replace(endpoints=())
     conditions = choose(CONDITIONS) if what == "conditions" else None
     if conditions is None:
-        return service.replace(backends=rest)
+        return service.replace(endpoints=rest)
     ready, serving, terminating = conditions
-    changed = replace(service.backends[place], ready=ready, serving=serving, terminating=terminating)
-    return service.replace(backends=(*service.backends[:place], changed, *service.backends[place + 1 :]))
+    changed = replace(service.endpoints[place], ready=ready, serving=serving, terminating=terminating)
+    return service.replace(endpoints=(*service.endpoints[:place], changed, *service.endpoints[place + 1 :]))
 
 
 def generate_edit(choose: Chooser, service: CaseService) -> CaseService:
@@ -250,7 +250,7 @@ def _with_other_fields(choose: Chooser, before: CaseService) -> CaseService:
     other = generate_service(choose, before.name)
     bare = other.type is Type.LOAD_BALANCER and not other.ports[0].node_port
     ports = tuple(replace(port, node_port=not bare) for port in before.ports)
-    return other.replace(backends=before.backends, ports=ports, slice_ports=None)
+    return other.replace(endpoints=before.endpoints, ports=ports, slice_ports=None)
 
 
 # ------------------------------------------------------------------------------ senders and targets

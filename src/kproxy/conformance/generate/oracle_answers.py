@@ -7,7 +7,7 @@ from dataclasses import replace
 from kproxy.conformance.binding.bind import BoundPacket, Instance
 from kproxy.conformance.binding.lab_objects import node_facts
 from kproxy.conformance.binding.world import World
-from kproxy.conformance.case import Case, Delete, Lawful, Probe, ReachedBackend, Step, Target, VantageKind
+from kproxy.conformance.case import Case, Delete, Lawful, Probe, ReachedEndpoint, Step, Target, VantageKind
 from kproxy.model import api
 from kproxy.spec.oracle import expect
 from kproxy.spec.outcome import ClauseId, Delivered, Expectation, Failure, Outcome, SourceIP
@@ -63,10 +63,10 @@ def symbolic_outcomes(instance: Instance, outcomes: frozenset[Outcome], to: Targ
         one: seen
         for service in instance.services
         if service.name == to.service
-        for backend in service.backends
+        for endpoint in service.endpoints
         for outcome in outcomes
         if isinstance(outcome, Delivered)
-        for seen in [ReachedBackend(backend.on, outcome.source, backend.shift)]
+        for seen in [ReachedEndpoint(endpoint.on, outcome.source, endpoint.shift)]
         for one in instance.delivered(seen, to)
     }
     return frozenset(one if isinstance(one, Failure) else names[one] for one in outcomes)
@@ -97,5 +97,5 @@ def is_answerable(instance: Instance, probe: Probe) -> bool:
     here = {VantageKind.POD, VantageKind.HOST}
     if probe.sender.kind in here and probe.sender.node == judge:
         return True
-    kept = [o.on for o in probe.expect if isinstance(o, ReachedBackend) and o.source is SourceIP.PRESERVED]
+    kept = [o.on for o in probe.expect if isinstance(o, ReachedEndpoint) and o.source is SourceIP.PRESERVED]
     return all(on == judge or on in instance.topology.pods[judge] for on in kept)

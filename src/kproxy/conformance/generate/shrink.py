@@ -19,7 +19,7 @@ from dataclasses import fields, replace
 from typing import TypeVar
 
 from kproxy.conformance.binding.bind import InvalidCase
-from kproxy.conformance.case import DEFAULT, Apply, Backend, Case, CaseService, Port, Probe, Step
+from kproxy.conformance.case import DEFAULT, Apply, Case, CaseEndpoint, CaseService, Port, Probe, Step
 from kproxy.conformance.generate.oracle_answers import with_oracle_answers
 
 Fails = Callable[[Sequence[Case]], Awaitable[Sequence[bool]]]
@@ -90,21 +90,21 @@ def smaller_applies(
             yield Apply(*_with(step.services, number, plainer))
 
 
-_OWN = {"name", "backends", "ports"}
+_OWN = {"name", "endpoints", "ports"}
 _PLAIN_SERVICE = CaseService(name="")
 
 
 def _plainer_service(service: CaseService) -> Iterator[CaseService]:
     """Simpler forms of a Service, large cuts first: each costs a lab."""
-    for backend in service.backends:
-        yield service.replace(backends=(Backend(on=backend.on),))
-        yield service.replace(backends=(backend,))
-    yield service.replace(backends=tuple(Backend(on=backend.on) for backend in service.backends))
-    yield CaseService(name=service.name, type=service.type, ports=service.ports, backends=service.backends)
-    for number, backend in enumerate(service.backends):
-        yield service.replace(backends=without(service.backends, number))
-        for plain in _defaults(backend, Backend(on=backend.on)):
-            yield service.replace(backends=_with(service.backends, number, plain))
+    for endpoint in service.endpoints:
+        yield service.replace(endpoints=(CaseEndpoint(on=endpoint.on),))
+        yield service.replace(endpoints=(endpoint,))
+    yield service.replace(endpoints=tuple(CaseEndpoint(on=endpoint.on) for endpoint in service.endpoints))
+    yield CaseService(name=service.name, type=service.type, ports=service.ports, endpoints=service.endpoints)
+    for number, endpoint in enumerate(service.endpoints):
+        yield service.replace(endpoints=without(service.endpoints, number))
+        for plain in _defaults(endpoint, CaseEndpoint(on=endpoint.on)):
+            yield service.replace(endpoints=_with(service.endpoints, number, plain))
     if service.ports != (Port(),):
         yield service.replace(ports=(Port(),))
     if len(service.ports) > 1:

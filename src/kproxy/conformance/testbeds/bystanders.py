@@ -50,7 +50,7 @@ def bystander_entries(instance: Instance, step: UnrelatedEntries) -> tuple[Inser
     number = instance.destination(step.service.node_port(step.node))[1]
     client = instance.topology.client_address[step.node][instance.family]
     here = instance.topology.node_address[step.node][instance.family]
-    pod = Socket(instance.topology.pod_address[step.backend][instance.family], number)
+    pod = Socket(instance.topology.pod_address[step.endpoint][instance.family], number)
     near, beside = (
         _destination(instance, service.cluster_ip) for service in (step.service, step.other_service)
     )
@@ -75,7 +75,7 @@ def _destination(instance: Instance, to: Target) -> Socket:
 
 
 def _endpoint(instance: Instance, step: UnrelatedEntries, to: Target) -> Socket:
-    (found,) = instance.outcomes(delivered_to(step.backend), to)
+    (found,) = instance.outcomes(delivered_to(step.endpoint), to)
     assert isinstance(found, Delivered)
     return Socket(found.address, found.port)
 

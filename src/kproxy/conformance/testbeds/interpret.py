@@ -62,7 +62,7 @@ def probe_context(instance: Instance, step: Step) -> ProbeContext:
         own=instance.topology.local_addresses(question.node, question.packet.family),
         nodes=instance.topology.nodes,
         host=step.sender.node if step.sender.kind is VantageKind.HOST else "",
-        directly=step.to.kind is TargetKind.BACKEND,
+        directly=step.to.kind is TargetKind.ENDPOINT,
         port=0 if isinstance(step, Ping) else question.packet.port,
     )
 

@@ -20,9 +20,9 @@ def listeners(instances: Sequence[Instance]) -> Iterator[tuple[str, int, Protoco
         taken = set(_ports_to_send_from(instance))
         for service in instance.services:
             for port in _served(instance.case, service):
-                for backend in service.backends:
-                    number = instance.target_port(service, port, backend.shift)
-                    yield backend.on, number, port.protocol, backend.on
+                for endpoint in service.endpoints:
+                    number = instance.target_port(service, port, endpoint.shift)
+                    yield endpoint.on, number, port.protocol, endpoint.on
                 number = instance.node_port(service, port)
                 if number and number not in taken:
                     for node in instance.topology.nodes:

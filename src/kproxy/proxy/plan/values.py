@@ -48,7 +48,7 @@ class PoolScope(enum.Enum):
 
 
 class PoolEndpoint(msgspec.Struct, frozen=True, gc=False):
-    """A backend of a service port; ``may_be_here``: on this node by nodeName (never by address), or without one.
+    """An endpoint of a pool; ``may_be_here``: on this node by nodeName (never by address), or without one.
 
     Such a pod may be sent to itself (``masquerade.hairpin.rewritten``).
     """

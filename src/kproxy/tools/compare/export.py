@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from kproxy.conformance.binding.bind import NODE_PORT_KINDS
 from kproxy.conformance.case import (
     Apply,
-    Backend,
     Case,
+    CaseEndpoint,
     CaseService,
     Policy,
     Port,
@@ -89,7 +89,7 @@ class _Writer:
             NAME,
             type=kind,
             ports=self._ports(),
-            backends=tuple(self._backends()),
+            endpoints=tuple(self._copied_endpoints()),
             internal_policy=Policy.LOCAL if spec.internal_traffic_policy == "Local" else None,
             external_policy=Policy.LOCAL if exposed and spec.external_traffic_policy == "Local" else None,
             external_ips=sum(self._same_family(text) for text in spec.external_ips or []),
@@ -142,13 +142,13 @@ class _Writer:
 
     # ----------------------------------------------------------------------- endpoints
 
-    def _backends(self) -> Iterator[Backend]:
+    def _copied_endpoints(self) -> Iterator[CaseEndpoint]:
         used: set[str] = set()
         for address, endpoint in self._endpoints():
             on = self._place(address, used)
             if on:
                 used.add(on)
-                yield self._backend(on, endpoint)
+                yield self._copied_endpoint(on, endpoint)
 
     def _endpoints(self) -> Iterator[tuple[Address, api.Endpoint]]:
         namespace, name = self.copied.service
@@ -173,7 +173,7 @@ class _Writer:
     def _other(self) -> str:
         return next(node for node in LAB.nodes if node != self._judge)
 
-    def _backend(self, on: str, endpoint: api.Endpoint) -> Backend:
+    def _copied_endpoint(self, on: str, endpoint: api.Endpoint) -> CaseEndpoint:
         conditions, hints = endpoint.conditions or api.EndpointConditions(), endpoint.hints
         judge = self._judge
         zone, hostname = self.copied.topology.zones[judge], self.copied.topology.hostnames[judge]
@@ -181,7 +181,7 @@ class _Writer:
             LAB.zones[judge if z.name == zone else self._other] for z in (hints and hints.for_zones) or []
         }
         nodes = {judge if n.name == hostname else self._other for n in (hints and hints.for_nodes) or []}
-        return Backend(
+        return CaseEndpoint(
             on=on,
             ready=conditions.ready,
             serving=conditions.serving,

@@ -27,7 +27,7 @@ from kproxy.conformance.case import (
     Open,
     Probe,
     Profile,
-    ReachedBackend,
+    ReachedEndpoint,
     Send,
 )
 from kproxy.conformance.case.descriptions import describe_step
@@ -159,7 +159,7 @@ def test_every_failure_has_something_delivered_beside_it(case: Case) -> None:
 
 
 def _delivers(lawful: Lawful) -> bool:
-    return all(isinstance(seen, ReachedBackend) for seen in lawful)
+    return all(isinstance(seen, ReachedEndpoint) for seen in lawful)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -15,7 +15,7 @@ from kproxy.conformance.case import (
     REJECTED,
     SAME_ENDPOINT,
     Apply,
-    Backend,
+    CaseEndpoint,
     Delete,
     Lawful,
     Open,
@@ -292,7 +292,9 @@ def test_a_client_that_does_not_stick_is_found_within_a_probe() -> None:
 
 
 def test_of_many_endpoints_on_a_pod_any_will_do_unless_all_possible_outcomes_are_shown() -> None:
-    many = service("web", backends=(Backend(on="a1", many=100), Backend(on="b1", many=100, slice=1)))
+    many = service(
+        "web", endpoints=(CaseEndpoint(on="a1", many=100), CaseEndpoint(on="b1", many=100, slice=1))
+    )
     both = delivered_to_many("a1", 100) | delivered_to_many("b1", 100)
     probe = replace(TO_WEB, expect=both, spread=True)
 
@@ -482,7 +484,7 @@ def test_a_fault_of_the_harness_itself_is_not_hidden() -> None:
 
 # ------------------------------------------------------------------------------ bystanders
 
-STAND = UnrelatedEntries(node="a", service=WEB, other_service=WEB, backend="a1", clauses=("clause.one",))
+STAND = UnrelatedEntries(node="a", service=WEB, other_service=WEB, endpoint="a1", clauses=("clause.one",))
 
 
 def test_bystanders_are_looked_at_after_every_change_of_any_case() -> None:

@@ -32,7 +32,7 @@ def test_only_what_makes_it_fail_is_left() -> None:
 
     def buggy(case: Case) -> bool:
         requested = any(isinstance(step, Probe) for step in case.steps)
-        return requested and any(b.terminating for service in services(case) for b in service.backends)
+        return requested and any(b.terminating for service in services(case) for b in service.endpoints)
 
     async def fails(cases: Sequence[Case]) -> list[bool]:
         return [buggy(case) for case in cases]
@@ -43,9 +43,9 @@ def test_only_what_makes_it_fail_is_left() -> None:
     assert buggy(small)
     assert len(small.steps) == 2
     (service,) = services(small)
-    (backend,) = service.backends
-    assert backend.terminating
-    assert service == CaseService(name=service.name, backends=service.backends)
+    (endpoint,) = service.endpoints
+    assert endpoint.terminating
+    assert service == CaseService(name=service.name, endpoints=service.endpoints)
 
 
 def test_it_ends_when_it_is_enough_with_what_it_has() -> None:

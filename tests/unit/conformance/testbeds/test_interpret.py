@@ -13,10 +13,10 @@ from kproxy.conformance.case import (
     Probe,
     Target,
     Vantage,
-    backend_target,
     case,
     client,
     delivered_to,
+    endpoint_target,
     host,
     pod,
     remote,
@@ -139,7 +139,7 @@ def test_a_bystander_that_answers_shows_that_the_proxy_did_not_act(who: str) -> 
 
 def test_a_pod_queried_by_its_own_address_is_untouched_unless_its_source_is_rewritten() -> None:
     own = LAB.pod_address["a2"][Family.IPV4]
-    direct = requested(to=backend_target(WEB, "b1"))
+    direct = requested(to=endpoint_target(WEB, "b1"))
     assert interpret_step(answered(V4, own, own), V4, direct).outcomes == {Failure.UNTOUCHED}
     rewritten = answered(V4, own, LAB.node_address["a"][Family.IPV4])
     assert interpret_step(rewritten, V4, direct).outcomes == delivered(V4, SourceIP.MASQUERADED)

@@ -179,11 +179,11 @@ def _of_service(service: CaseService, shape: ClusterShape) -> Iterator[str]:
         yield "an API server lets no ExternalName Service have a cluster IP"
     if service.incomplete_slice_ports:
         yield "an API server lets no slice have ports without a number, or two of one name"
-    if any(backend.leading_zeros for backend in service.backends):
+    if any(endpoint.leading_zeros for endpoint in service.endpoints):
         yield "an API server lets no slice have addresses with leading zeros"
     if service.legacy_endpoints:
         yield "a controller of the cluster mirrors Endpoints in EndpointSlices"
     if service.dual_stack and len(shape.families) == 1:
         yield f"the cluster has Services of {shape.families[0].value} only"
-    if any(backend.zones for backend in service.backends) and not shape.zones_differ:
+    if any(endpoint.zones for endpoint in service.endpoints) and not shape.zones_differ:
         yield "both nodes are in one zone, or in none"

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from kproxy.conformance.binding.bind import bind_cases
-from kproxy.conformance.case import Apply, Probe, backend_target, case, delivered_to, pod, service
+from kproxy.conformance.case import Apply, Probe, case, delivered_to, endpoint_target, pod, service
 from kproxy.conformance.testbeds.cluster import messages
 from kproxy.conformance.testbeds.cluster.address_map import build_address_map
 from kproxy.conformance.testbeds.cluster.agent_transport import AgentTransport
@@ -155,7 +155,7 @@ def test_what_leaves_the_judging_node_as_it_came_is_untouched(
 def test_what_was_sent_to_a_pod_itself_is_not_untouched_for_want_of_an_answer() -> None:
     to = Socket(LAB.pod_address["b1"][V4], 10000)
     left = Evidence((Sighting("a", "eth0", Direction.OUT, OWN, to),))
-    probe = Probe(sender=pod("a1"), to=backend_target(WEB, "b1"), expect=delivered_to("b1"))
+    probe = Probe(sender=pod("a1"), to=endpoint_target(WEB, "b1"), expect=delivered_to("b1"))
     testbed = object.__new__(ClusterTestbed)
     read = testbed.read(Traced(Silent(evidence=left), left), INSTANCE, probe)
     assert read.outcomes == frozenset()

@@ -12,7 +12,7 @@ from kproxy.conformance.binding.kubernetes_objects import kubernetes_objects
 from kproxy.conformance.binding.world import document_key
 from kproxy.conformance.case import (
     Apply,
-    Backend,
+    CaseEndpoint,
     Policy,
     Probe,
     SourceRange,
@@ -39,7 +39,10 @@ WEB = service(
     external_ips=1,
     vips=(Vip(), Vip(hostname_only=True)),
     source_ranges=(SourceRange.CLUSTER_CIDR, SourceRange.NODE_NETWORK, SourceRange.EVERYWHERE, "b1"),
-    backends=(Backend(on="a1", zones=("zone-a",), nodes=("b",)), Backend(on="b", listed_node="nobody")),
+    endpoints=(
+        CaseEndpoint(on="a1", zones=("zone-a",), nodes=("b",)),
+        CaseEndpoint(on="b", listed_node="nobody"),
+    ),
 )
 IN_V4, IN_V6 = bind_cases(
     [
