@@ -27,6 +27,7 @@ from kproxy.conformance.case import (
     case,
     client,
     delivered_to,
+    endpoint_target,
     pod,
     service,
 )
@@ -99,6 +100,7 @@ def test_old_names_are_still_read() -> None:
         Open(flow="f", sender=pod("a2"), to=WEB.cluster_ip, expect=delivered_to("a1", source=MASQUERADED)),
         Open(flow="g", sender=client("a"), to=WEB.node_port("a"), expect=DROPPED, same_port_as="f"),
         Send(flow="f", expect=SAME_ENDPOINT),
+        Probe(sender=pod("a2"), to=endpoint_target(WEB, "b1"), expect=UNTOUCHED),
     )
     old = case_source(made, "Described.")
     for now, then in (
@@ -108,6 +110,9 @@ def test_old_names_are_still_read() -> None:
         ("SourceIP", "Source"),
         ("SAME_ENDPOINT", "STILL"),
         ("SameEndpoint.", "Still."),
+        ("CaseEndpoint(", "Backend("),
+        ("endpoints=", "backends="),
+        ("TargetKind.ENDPOINT", "TargetKind.BACKEND"),
     ):
         assert now in old
         old = old.replace(now, then)
