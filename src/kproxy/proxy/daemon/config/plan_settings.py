@@ -6,6 +6,7 @@ Used by `kproxy.proxy.daemon.sync.family_sync` before each plan. Pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 
 from kproxy.model.api import ZONE_LABEL, Cluster, Node, ServiceCIDR, key_of
 from kproxy.model.network import Address, Family, Network, family_of, parse_address, parse_network
@@ -42,20 +43,29 @@ def plan_settings(
     section = config.masquerade_section
     backend = find_backend(config.mode)
     served = backend.localhost_node_ports or backend.relayed is Relayed.LOOPBACK
-    node_ips = node_addresses(config, node)
-    return PlanSettings(
+    found = PlanSettings(
         family=family,
         node=name,
         zone=node.metadata.labels.get(ZONE_LABEL, "") if node else "",
-        node_ips=tuple(ip for ip in node_ips if family_of(ip) is family),
         node_addresses=addresses,
         detector=_detector(config, family, node),
         masquerade_all=section.masquerade_all,
-        node_port_cidrs=_node_port_cidrs(config, node_ips),
         localhost_node_ports=served and config.iptables.localhost_node_ports,
         allow_external_ips=config.feature_gates.get("AllowServiceExternalIPs", True),
         service_cidrs=_networks(service_cidrs, family),
         notes=(*(_node_notes(node) if node else ()), *_service_cidr_notes(service_cidrs)),
+    )
+    return _with_node_ips(found, config, node_addresses(config, node))
+
+
+def _with_node_ips(
+    settings: PlanSettings, config: Configuration, node_ips: tuple[Address, ...]
+) -> PlanSettings:
+    """Settings with the node's primary addresses, and what follows from them."""
+    return replace(
+        settings,
+        node_ips=tuple(ip for ip in node_ips if family_of(ip) is settings.family),
+        node_port_cidrs=_node_port_cidrs(config, node_ips),
     )
 
 
@@ -72,6 +82,7 @@ class CurrentSettings:
         """Arguments of `plan_settings`; ``addresses`` returns those of the node's interfaces now."""
         self._config, self._family, self._name, self._addresses = config, family, name, addresses
         self._inputs: tuple[object, ...] = ()
+        self._node_ips: tuple[Address, ...] = ()
         self._latest: PlanSettings | None = None
 
     def __call__(self, cluster: Cluster) -> PlanSettings:
@@ -79,28 +90,34 @@ class CurrentSettings:
         node, addresses, cidrs = cluster.node(self._name), self._addresses(), cluster.service_cidrs
         inputs = (node, addresses, cidrs)
         if self._latest is None or any(new is not old for new, old in zip(inputs, self._inputs, strict=True)):
-            self._latest = plan_settings(
-                self._config, self._family, self._name, node, addresses, cidrs.values()
-            )
+            found = plan_settings(self._config, self._family, self._name, node, addresses, cidrs.values())
+            self._node_ips = node_addresses(self._config, node, self._node_ips)
+            self._latest = _with_node_ips(found, self._config, self._node_ips)
             self._inputs = inputs
         return self._latest
 
 
-def node_addresses(config: Configuration, node: Node | None) -> tuple[Address, ...]:
+def node_addresses(
+    config: Configuration, node: Node | None, last_known: tuple[Address, ...] = ()
+) -> tuple[Address, ...]:
     """Primary address of the node in each family it has one of, the preferred family first (``ds.primary``).
 
-    By the Node object, internal before external; ``bindAddress`` beats it for its own family unless it is a wildcard.
+    By the Node object, internal before external; ``bindAddress`` beats it for its own family unless it is a wildcard. In a
+    family of which the Node has none, the ``last_known`` one stays.
     """
     bound = parse_address(config.bind_address)
     candidates = [bound] if bound is not None and not bound.is_unspecified else []
-    listed = (node.status.addresses or ()) if node else ()
-    for kind in _BY_PREFERENCE:
-        parsed = (parse_address(item.address) for item in listed if item.type == kind)
-        candidates += [address for address in parsed if address is not None]
     first: dict[Family, Address] = {}
-    for address in candidates:
+    for address in (*candidates, *status_addresses(node), *last_known):
         first.setdefault(family_of(address), address)
     return tuple(first.values())
+
+
+def status_addresses(node: Node | None) -> tuple[Address, ...]:
+    """Addresses of the Node object, internal before external; empty without a Node."""
+    listed = (node.status.addresses or ()) if node else ()
+    parsed = (parse_address(item.address) for kind in _BY_PREFERENCE for item in listed if item.type == kind)
+    return tuple(address for address in parsed if address is not None)
 
 
 def pod_networks(node: Node | None) -> tuple[Network, ...]:

@@ -121,6 +121,24 @@ def test_primary_of_an_unknown_node_restricts_nothing() -> None:
     assert settings("nodePortAddresses: [primary]", known=None).node_port_cidrs is None
 
 
+@pytest.mark.parametrize("text", ["nodePortAddresses: [primary]", "mode: nftables"])
+def test_primary_addresses_that_the_node_loses_stay_until_it_has_others(text: str) -> None:
+    current = CurrentSettings(config(text), Family.IPV4, "a", lambda: MACHINE[:3])
+
+    def settings_with(*addresses: tuple[str, str]) -> PlanSettings:
+        return current(Cluster(nodes={("", "a"): node(*addresses)}))
+
+    before = settings_with(("InternalIP", "192.0.2.1"), ("InternalIP", "2001:db8::1"))
+    assert before.node_port_cidrs
+    lost = settings_with()
+    assert (lost.node_ips, lost.node_port_cidrs) == (before.node_ips, before.node_port_cidrs)
+    one = settings_with(("InternalIP", "2001:db8::9")).node_port_cidrs
+    assert one is not None
+    assert {ip_network("192.0.2.1/32"), ip_network("2001:db8::9/128")} <= set(one)
+    moved = settings_with(("InternalIP", "192.0.2.7"), ("InternalIP", "2001:db8::9"))
+    assert moved.node_ips == (ip_address("192.0.2.7"),)
+
+
 def test_node_ports_are_restricted_only_if_requested_in_iptables_mode_and_to_primary_in_nftables_mode() -> (
     None
 ):
