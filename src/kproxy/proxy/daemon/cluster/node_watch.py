@@ -7,21 +7,26 @@ from ``spec.podCIDRs`` once: when they change, the daemon must be started again 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from kproxy.model.api import Node
-from kproxy.proxy.daemon.cluster.store import ClusterStore
+from kproxy.proxy.daemon.cluster.store import ClusterStore, Subscription
 from kproxy.proxy.daemon.config.configuration import Configuration, DetectLocal
-from kproxy.proxy.daemon.config.plan_settings import node_addresses, pod_networks
+from kproxy.proxy.daemon.config.plan_settings import (
+    node_addresses,
+    pod_networks,
+    status_addresses,
+)
 from kproxy.proxy.daemon.lifecycle import StartupError
 
 NODE_SECONDS = 30.0
-"""Seconds to wait for the Node object before going on without it (``life.no-node``)."""
+"""Seconds to wait for the Node's addresses before going on without them (``life.no-node``)."""
 
 POD_NETWORK_SECONDS = 300.0
-"""How long to wait for ``spec.podCIDRs`` where the detector needs them (``life.nodecidr-exit``)."""
+"""Seconds to wait after that for ``spec.podCIDRs`` where the detector needs them (``life.nodecidr-exit``)."""
 
 log = logging.getLogger(__name__)
 
@@ -36,28 +41,39 @@ def needs_pod_cidrs(config: Configuration) -> bool:
 
 
 def wait_for_node(config: Configuration, store: ClusterStore, name: str) -> Node | None:
-    """The Node, with its pods' networks where they are needed, or None when it does not appear in time.
+    """The Node with its addresses, and with its pods' networks where they are needed.
 
-    Raises `PodCIDRsMissing`.
+    Both times run from the first list of the Node, so an API server that is away costs none of them (``life.apiserver-down``).
+    Once the first is over, the Node is returned without addresses, or None without a Node.  Raises `PodCIDRsMissing`.
 
     Clause ``restart.zone-label.followed``.
     """
-    by_node = needs_pod_cidrs(config)
     feed = store.subscribe()
-    deadline = time.monotonic() + (POD_NETWORK_SECONDS if by_node else NODE_SECONDS)
     try:
-        while (left := deadline - time.monotonic()) > 0:
-            seen = feed.pending
-            node = store.node(name)
-            if node is not None and (pod_networks(node) or not by_node):
-                return node
-            feed.wait(seen, left)
+        _wait(feed, lambda: store.listed(Node), None)
+        if not _wait(feed, lambda: bool(status_addresses(store.node(name))), NODE_SECONDS):
+            lacking = "not known" if store.node(name) is None else "without addresses"
+            log.warning("Node %s is %s after %g s", name, lacking, NODE_SECONDS)
+        if needs_pod_cidrs(config) and not _wait(
+            feed, lambda: bool(pod_networks(store.node(name))), POD_NETWORK_SECONDS
+        ):
+            raise PodCIDRsMissing(f"Node {name} has no spec.podCIDRs after {POD_NETWORK_SECONDS:g} s")
     finally:
         store.unsubscribe(feed)
-    if by_node:
-        raise PodCIDRsMissing(f"Node {name} has no spec.podCIDRs after {POD_NETWORK_SECONDS:g} s")
-    log.warning("Node %s is not known after %g s; going on without it", name, NODE_SECONDS)
-    return None
+    return store.node(name)
+
+
+def _wait(feed: Subscription, condition: Callable[[], bool], seconds: float | None) -> bool:
+    """Wait until a condition of the store holds, at most so many seconds (None: for ever); returns whether it does."""
+    deadline = math.inf if seconds is None else time.monotonic() + seconds
+    while True:
+        seen = feed.pending
+        if condition():
+            return True
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return False
+        feed.wait(seen, None if seconds is None else left)
 
 
 @dataclass(slots=True)
