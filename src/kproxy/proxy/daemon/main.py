@@ -151,8 +151,14 @@ def _watch_cluster(config: Configuration, client: ApiClient, store: ClusterStore
 
 
 def node_name(config: Configuration) -> str:
-    """Name of this node's Node object (``cfg.hostname-override``): as configured, or the host name."""
-    return config.hostname_override or socket.gethostname().strip().lower()
+    """Name of this node's Node object (``cfg.hostname-override``): as configured, or the host name; in small letters.
+
+    Raises `StartupError` for a blank name.
+    """
+    name = (config.hostname_override or socket.gethostname()).strip().lower()
+    if not name:
+        raise StartupError("the node's name must not be blank: see hostnameOverride")
+    return name
 
 
 def _client(config: Configuration, master: str) -> ApiClient:

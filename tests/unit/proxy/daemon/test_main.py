@@ -55,8 +55,9 @@ def test_every_bad_field_is_named_before_anything_is_touched(tmp_path: Path) -> 
         (HEAD, (), "KUBERNETES_SERVICE_HOST"),
         (HEAD + "clientConnection: {kubeconfig: /nowhere}", (), "/nowhere"),
         (HEAD, ("--hostname-override", " "), "--hostname-override"),
+        (HEAD + "hostnameOverride: ' '", (), "hostnameOverride"),
     ],
-    ids=["no API server", "no kubeconfig", "blank name"],
+    ids=["no API server", "no kubeconfig", "blank name", "blank name in the file"],
 )
 def test_what_cannot_run_reports_why(
     tmp_path: Path, text: str, flags: tuple[str, ...], complaint: str
@@ -96,7 +97,7 @@ def test_it_waits_for_an_api_server_and_ends_well_when_instructed_to(
 
 
 def test_a_node_without_a_configured_name_has_the_machines() -> None:
-    assert node_name(Configuration(hostname_override="From-File")) == "From-File"
+    assert node_name(Configuration(hostname_override=" From-File ")) == "from-file"
     assert node_name(Configuration()) == os.uname().nodename.strip().lower()
 
 

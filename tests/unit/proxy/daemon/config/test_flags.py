@@ -327,7 +327,7 @@ def test_the_name_by_flag_beats_the_file_trimmed_and_in_small_letters(file: str 
     assert resolved("--hostname-override= From-Flag ", file=file).hostname_override == "from-flag"
 
 
-def test_a_name_in_the_file_stays_as_it_is_and_an_empty_flag_is_none() -> None:
+def test_a_name_in_the_file_is_kept_as_written_and_an_empty_flag_is_none() -> None:
     assert (
         resolved("--hostname-override=", file="hostnameOverride: From-File").hostname_override == "From-File"
     )
