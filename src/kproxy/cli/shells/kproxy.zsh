@@ -467,7 +467,7 @@ _shtab_kproxy_run_options=(
   "--kube-api-burst[requests at once]:INT:"
   "--kube-api-qps[requests a second]:FLOAT:"
   "--bind-address[this node\'s IP, in place of the Node object\'s]:STRING:"
-  "--healthz-bind-address[IP\:port of \/healthz and \/livez\; empty\: none]:STRING:"
+  "--healthz-bind-address[IP\:port of \/healthz and \/livez]:STRING:"
   "--metrics-bind-address[IP\:port of \/metrics]:STRING:"
   "--bind-address-hard-fail[exit when one of them cannot be had]"
   "--profiling[\/debug\/pprof on the metrics server]"

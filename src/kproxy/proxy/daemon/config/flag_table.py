@@ -130,7 +130,7 @@ SETTINGS = (
         "healthz-bind-address",
         FlagType.STRING,
         "healthzBindAddress",
-        "IP:port of /healthz and /livez; empty: none",
+        "IP:port of /healthz and /livez",
     ),
     _row("metrics-bind-address", FlagType.STRING, "metricsBindAddress", "IP:port of /metrics"),
     _row(

@@ -39,6 +39,11 @@ HOST_NAME = HOSTNAME_OVERRIDE.flag.name
 _FLAG_PERIODS = {"syncPeriod": "30s", "minSyncPeriod": "1s"}
 """Defaults of the flags in every mode: iptables mode's (``cfg.ipvs-minsync-flag-skew``)."""
 
+_EMPTY_IS_UNSET = frozenset(
+    {"proxy-mode", "bind-address", "healthz-bind-address", "metrics-bind-address", "detect-local-mode"}
+)
+"""Flags whose empty value leaves the default."""
+
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
@@ -89,6 +94,9 @@ def _resolve_file(given: ParsedFlags, file: bytes) -> tuple[Configuration, tuple
 
 
 def _resolve_flags(given: ParsedFlags) -> Configuration:
+    given = ParsedFlags(
+        {name: value for name, value in given.values.items() if value != "" or name not in _EMPTY_IS_UNSET}
+    )
     mode = given.text("proxy-mode") or DEFAULT_MODE
     start = section_fields(with_addresses(Configuration(mode=mode)))
     if mode == "ipvs":
@@ -97,7 +105,6 @@ def _resolve_flags(given: ParsedFlags) -> Configuration:
     return msgspec.structs.replace(
         config,
         mode=mode,
-        bind_address=config.bind_address or Configuration().bind_address,
         healthz_bind_address=_address(config.healthz_bind_address, given, "healthz-port", HEALTHZ_PORT),
         metrics_bind_address=_address(config.metrics_bind_address, given, "metrics-port", METRICS_PORT),
     )

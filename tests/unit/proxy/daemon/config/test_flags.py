@@ -220,6 +220,8 @@ def test_no_flags_are_the_defaults() -> None:
 def test_a_mode_and_an_address_that_are_empty_are_the_defaults_too() -> None:
     """Observed: kube-proxy 1.36 on a node."""
     assert resolved("--proxy-mode=", "--bind-address=") == resolved()
+    assert resolved("--healthz-bind-address=", "--metrics-bind-address=") == resolved()
+    assert resolved("--detect-local-mode=") == resolved()
 
 
 PERIODS = ["--iptables-sync-period=36s", "--iptables-min-sync-period=3s"]
@@ -280,7 +282,6 @@ def test_deprecated_port_flags_move_the_default_address() -> None:
 
 def test_health_can_be_switched_off_and_metrics_cannot() -> None:
     assert resolved("--healthz-port=0").healthz_bind_address == ""
-    assert resolved("--healthz-bind-address=").healthz_bind_address == ""
     with pytest.raises(InvalidConfiguration, match=r"^metricsBindAddress"):
         resolved("--metrics-port=0")
 
