@@ -18,6 +18,7 @@ import yaml
 from kproxy.documents import syntax_error
 from kproxy.proxy.daemon.config.configuration import API_VERSION, KIND, Configuration, Section, with_addresses
 from kproxy.proxy.daemon.config.duration import Duration
+from kproxy.proxy.daemon.config.plain_scalars import SCALAR_TAGS, PlainScalars, construct_plain
 from kproxy.proxy.daemon.config.validation import FieldError, validation_errors
 
 S = TypeVar("S", bound=Section)
@@ -118,8 +119,8 @@ def _further_documents(loader: _DuplicateAware) -> list[str]:
     return ["only the first document is read, what follows its end is not"] if more else []
 
 
-class _DuplicateAware(_Loader):  # type: ignore[valid-type, misc]
-    """YAML loader that records duplicate keys, which PyYAML itself accepts without notice."""
+class _DuplicateAware(PlainScalars, _Loader):  # type: ignore[valid-type, misc]
+    """YAML loader that records duplicate keys, which PyYAML itself accepts without notice; keys are text, as JSON's."""
 
     def __init__(self, stream: str | bytes) -> None:
         super().__init__(stream)
@@ -132,7 +133,15 @@ class _DuplicateAware(_Loader):  # type: ignore[valid-type, misc]
                 self.duplicates.append(f'line {key.start_mark.line + 1}: key "{key.value}" is given twice')
             seen.add(key.value)
         found: dict[Hashable, Any] = super().construct_mapping(node, deep)
-        return found
+        return {_key(key): value for key, value in found.items()}
+
+
+for _tag in SCALAR_TAGS:
+    _DuplicateAware.add_constructor(_tag, construct_plain)
+
+
+def _key(key: Hashable) -> str:
+    return str(key).lower() if isinstance(key, bool) else str(key)
 
 
 def _document_fields(document: object) -> dict[str, Any]:
@@ -142,7 +151,7 @@ def _document_fields(document: object) -> dict[str, Any]:
     kind, version = document.pop("kind", None), document.pop("apiVersion", None)
     if (kind, version) != (KIND, API_VERSION):
         raise InvalidConfiguration((FieldError("", "", _another_kind(kind, version)),))
-    return {str(key): value for key, value in document.items()}
+    return document
 
 
 def _another_kind(kind: object, version: object) -> str:
@@ -194,7 +203,12 @@ class _Decoder:
 def _convert(raw: object, kind: type) -> object:
     """A value converted to the field's type; `ValueError` (of which msgspec's own is one) when it cannot be."""
     if kind is not Duration:
-        return msgspec.convert(raw, kind)
+        return msgspec.convert(_without_nulls(raw), kind)
     if not isinstance(raw, str):
         raise ValueError("must be a duration such as 30s")  # noqa: TRY004 - a bad value, not a misuse
     return Duration.parse(raw)
+
+
+def _without_nulls(raw: object) -> object:
+    """Map with False for null, which is Go's zero of the only map's values."""
+    return {key: value is not None and value for key, value in raw.items()} if isinstance(raw, dict) else raw

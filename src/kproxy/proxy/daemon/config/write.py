@@ -12,6 +12,7 @@ import yaml
 
 from kproxy.proxy.daemon.config.configuration import API_VERSION, KIND, Configuration, Section
 from kproxy.proxy.daemon.config.duration import Duration
+from kproxy.proxy.daemon.config.plain_scalars import PlainScalarsQuoted
 
 
 def configuration_document(config: Configuration) -> dict[str, Any]:
@@ -26,7 +27,12 @@ def section_fields(section: Section) -> dict[str, Any]:
 
 def to_yaml(config: Configuration) -> str:
     """Document as YAML, keys in alphabetical order as kube-proxy writes them (``cfg.write-config-to``)."""
-    return str(yaml.safe_dump(configuration_document(config), sort_keys=True, default_flow_style=False))
+    document = configuration_document(config)
+    return str(yaml.dump(document, Dumper=_Dumper, sort_keys=True, default_flow_style=False))
+
+
+class _Dumper(PlainScalarsQuoted, yaml.SafeDumper):
+    """YAML dumper that quotes text which would be read as another type."""
 
 
 def _plain(value: object) -> object:

@@ -3,7 +3,8 @@ import pytest
 from kproxy.model.network import parse_address
 from kproxy.proxy.daemon.config.configuration import Configuration, append_port, split_host_port
 from kproxy.proxy.daemon.config.duration import Duration
-from kproxy.proxy.daemon.config.load import InvalidConfiguration, load_configuration
+from kproxy.proxy.daemon.config.load import InvalidConfiguration, load_configuration, read_configuration
+from kproxy.proxy.daemon.config.write import to_yaml
 
 HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 
@@ -22,7 +23,7 @@ mode: ipvs
 iptables: {masqueradeBit: 0, masqueradeAll: true, localhostNodePorts: false, syncPeriod: 1m, minSyncPeriod: 2s}
 ipvs: {syncPeriod: 40s, minSyncPeriod: 3s, scheduler: sh, excludeCIDRs: [10.0.0.0/8], strictARP: true, tcpTimeout: 1s, tcpFinTimeout: 2s, udpTimeout: 3s}
 nftables: {masqueradeBit: 15, masqueradeAll: true, syncPeriod: 50s, minSyncPeriod: 4s}
-winkernel: {networkName: n, sourceVip: v, enableDSR: true, rootHnsEndpointName: r, forwardHealthCheckVip: true}
+winkernel: {networkName: net, sourceVip: v, enableDSR: true, rootHnsEndpointName: r, forwardHealthCheckVip: true}
 detectLocalMode: BridgeInterface
 detectLocal: {bridgeInterface: cbr0, interfaceNamePrefix: veth}
 clusterCIDR: 10.0.0.0/8,fd00::/8
@@ -250,6 +251,74 @@ VALID = [
     "detectLocalMode: NodeCIDR\nclusterCIDR: whatever",
     "detectLocalMode: InterfaceNamePrefix\ndetectLocal: {interfaceNamePrefix: veth}",
 ]
+
+
+AS_GO_YAML = [
+    ("conntrack: {min: 1e+06}", "conntrack: {min: 1000000}"),
+    ("conntrack: {maxPerCore: 1.31072e+06}", "conntrack: {maxPerCore: 1310720}"),
+    ("conntrack: {maxPerCore: 32_768}", "conntrack: {maxPerCore: 32768}"),
+    ("oomScoreAdj: 5.0", "oomScoreAdj: 5"),
+    ("oomScoreAdj: -0.0", "oomScoreAdj: 0"),
+    ("clientConnection: {qps: 1e3}", "clientConnection: {qps: 1000}"),
+    ("iptables: {masqueradeBit: 0o16}", "iptables: {masqueradeBit: 14}"),
+    ("iptables: {masqueradeBit: 016}", "iptables: {masqueradeBit: 14}"),
+    ("iptables: {masqueradeBit: 08}", "iptables: {masqueradeBit: 8}"),
+    ("iptables: {masqueradeBit: 0b1110}", "iptables: {masqueradeBit: 14}"),
+    ("iptables: {masqueradeBit: +0xE}", "iptables: {masqueradeBit: 14}"),
+    ("iptables: {masqueradeBit: !!int 0xE}", "iptables: {masqueradeBit: 14}"),
+    ("enableProfiling: y", "enableProfiling: true"),
+    ("enableProfiling: On", "enableProfiling: true"),
+    ("enableProfiling: n", "enableProfiling: false"),
+    ("hostnameOverride: 2024-01-01", "hostnameOverride: '2024-01-01'"),
+    ("hostnameOverride: 1:30", "hostnameOverride: '1:30'"),
+    ("hostnameOverride: 1e400", "hostnameOverride: '1e400'"),
+    ("hostnameOverride: 0xg", "hostnameOverride: '0xg'"),
+    ("hostnameOverride: =", "hostnameOverride: '='"),
+    ("hostnameOverride: !!str 1", "hostnameOverride: '1'"),
+    ("featureGates: {AllAlpha: null, AllBeta: yes}", "featureGates: {AllAlpha: false, AllBeta: true}"),
+    (
+        "nftables: &a {masqueradeAll: true}\niptables: {<<: *a}",
+        "nftables: {masqueradeAll: true}\niptables: {masqueradeAll: true}",
+    ),
+]
+"""What kube-proxy 1.36 reads as the same, by ``--write-config-to``."""
+
+
+@pytest.mark.parametrize(("text", "same"), AS_GO_YAML)
+def test_scalars_are_read_as_by_go_yaml(text: str, same: str) -> None:
+    loaded = load_configuration(HEAD + text)
+    assert loaded == load_configuration(HEAD + same)
+    assert loaded.config != load_configuration(HEAD + "oomScoreAdj: 17").config
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("hostnameOverride: 1e3", "hostnameOverride"),
+        ("hostnameOverride: y", "hostnameOverride"),
+        ("hostnameOverride: .5", "hostnameOverride"),
+        ("oomScoreAdj: 5.5", "oomScoreAdj"),
+        ("oomScoreAdj: '5'", "oomScoreAdj"),
+        ("oomScoreAdj: 1e21", "oomScoreAdj"),
+        ("oomScoreAdj: .inf", "oomScoreAdj"),
+        ("enableProfiling: 1", "enableProfiling"),
+    ],
+)
+def test_a_scalar_of_another_type_is_refused(text: str, path: str) -> None:
+    assert path in problems_of(text)
+
+
+def test_a_key_that_is_no_text_is_an_unknown_field() -> None:
+    loaded = load_configuration(HEAD + "iptables: {2: 2, yes: 3}")
+    assert loaded.warnings == ('unknown field "iptables.2"', 'unknown field "iptables.true"')
+
+
+@pytest.mark.parametrize(
+    "name", ["y", "1e3", "0o16", "2024-01-01", "null", "1:30", "n1", "<<", "~", ".5", "12"]
+)
+def test_a_written_text_is_read_back_as_text(name: str) -> None:
+    config = Configuration(hostname_override=name)
+    assert read_configuration(to_yaml(config)).config.hostname_override == name
 
 
 SCHEDULERS = ("rr", "wrr", "lc", "wlc", "fo", "ovf", "lblc", "lblcr", "sh", "dh", "sed", "nq", "mh", "twos")
