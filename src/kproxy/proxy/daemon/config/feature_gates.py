@@ -125,8 +125,13 @@ FEATURE_GATES: Mapping[str, FeatureGate] = {
     **_gates(
         FeatureGate(FeatureStage.DEPRECATED, default=True, locked=True),
         """
-        AggregatedDiscoveryRemoveBetaType AllowOverwriteTerminationGracePeriodSeconds
-        DisableNodeKubeProxyVersion GitRepoVolumeDriver SeparateCacheWatchRPC
+        AggregatedDiscoveryRemoveBetaType DisableNodeKubeProxyVersion
+        """,
+    ),
+    **_gates(
+        FeatureGate(FeatureStage.DEPRECATED, default=False, locked=True),
+        """
+        AllowOverwriteTerminationGracePeriodSeconds GitRepoVolumeDriver SeparateCacheWatchRPC
         """,
     ),
     **_gates(

@@ -390,6 +390,16 @@ def test_gates_that_other_components_share_do_not_keep_a_node_from_starting(name
     assert resolved(file=f"featureGates: {{{name}: true}}").feature_gates == {name: True}
 
 
+@pytest.mark.parametrize(
+    "gate", ["AllowOverwriteTerminationGracePeriodSeconds", "GitRepoVolumeDriver", "SeparateCacheWatchRPC"]
+)
+def test_a_gate_that_is_locked_off_may_be_switched_off_only(gate: str) -> None:
+    """As kube-proxy 1.36's ``kubernetes_feature_enabled`` has them."""
+    assert resolved(f"--feature-gates={gate}=false").feature_gates == {gate: False}
+    with pytest.raises(InvalidConfiguration, match="locked to false"):
+        resolved(f"--feature-gates={gate}=true")
+
+
 def test_a_locked_gate_may_be_given_its_own_value_only() -> None:
     resolved(file="featureGates: {NFTablesProxyMode: true}")
     with pytest.raises(InvalidConfiguration, match="locked to true"):
