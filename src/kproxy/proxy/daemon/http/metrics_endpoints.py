@@ -7,13 +7,16 @@ Served by `kproxy.proxy.daemon.http.ports`. Pages that have modules of their own
 from __future__ import annotations
 
 import gzip
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from http import HTTPStatus
 
 import msgspec
 from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from kproxy.proxy.daemon.config.configuration import Configuration
 from kproxy.proxy.daemon.config.feature_gates import gate_enabled
@@ -71,10 +74,28 @@ def indicators(started: float) -> CollectorRegistry:
 
 def exposition(registry: CollectorRegistry, request: HttpRequest) -> HttpResponse:
     """All metrics of a registry, gzip-compressed if the client accepts that."""
-    body = generate_latest(registry)
+    body = generate_latest(_GoBuckets(registry))
     if "gzip" not in request.headers.get("accept-encoding", ""):
         return HttpResponse(HTTPStatus.OK, body, METRICS_TYPE)
     return HttpResponse(HTTPStatus.OK, gzip.compress(body, 1), METRICS_TYPE, {"Content-Encoding": "gzip"})
+
+
+class _GoBuckets(Collector):
+    """Metrics of a registry, with the bounds of buckets as Go writes them: 1, where prometheus_client has 1.0."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._registry.collect():
+            if family.type == "histogram":
+                family.samples = [_with_go_bound(sample) for sample in family.samples]
+            yield family
+
+
+def _with_go_bound(sample: Sample) -> Sample:
+    bound = sample.labels.get("le", "")
+    return sample._replace(labels={**sample.labels, "le": bound.removesuffix(".0")}) if bound else sample
 
 
 def configz(config: Configuration) -> HttpResponse:

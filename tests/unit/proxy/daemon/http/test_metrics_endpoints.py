@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from http import HTTPStatus
 
 import pytest
@@ -11,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kproxy.model.api import Rejected, Service
 from kproxy.model.network import Family
+from kproxy.proxy.daemon.cluster.request_log import DurationHistogram, RequestStats
 from kproxy.proxy.daemon.cluster.store import ClusterStore
 from kproxy.proxy.daemon.config.configuration import Configuration
 from kproxy.proxy.daemon.config.load import load_configuration
@@ -18,6 +20,7 @@ from kproxy.proxy.daemon.http.live_metrics import StateCollector
 from kproxy.proxy.daemon.http.metrics import Metrics
 from kproxy.proxy.daemon.http.metrics_endpoints import metrics_port
 from kproxy.proxy.daemon.http.protocol import HttpRequest, HttpResponse
+from kproxy.proxy.daemon.http.request_metrics import RequestCollector
 
 HEAD = {"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration"}
 STARTED = 1_700_000_000.0  # 2023-11-14T22:13:20Z, a Tuesday
@@ -78,6 +81,21 @@ def test_metrics_are_in_the_text_format_that_scrapers_read_whatever_they_hold() 
     assert found["kubeproxy_sync_proxy_rules_service_changes"].type == "counter"
     (sample,) = found["kproxy_refused_object"].samples
     assert sample.labels["name"] == hostile
+
+
+def test_bounds_of_buckets_are_written_as_go_writes_them() -> None:
+    metrics, requests = Metrics("iptables"), RequestStats("server:6443")
+    metrics.family(Family.IPV4)
+    requests.durations["GET"] = DurationHistogram()
+    metrics.registry.register(RequestCollector(requests))
+    body = get("/metrics", registry=metrics.registry).body.decode()
+    for name, bounds in (
+        ("kubeproxy_network_programming_duration_seconds", ["0", "0.25", "1", "300", "+Inf"]),
+        ("rest_client_request_duration_seconds", ["0.005", "1", "60", "+Inf"]),
+    ):
+        found = re.findall(rf'^{name}_bucket\{{.*le="(.*?)".*\}}', body, re.MULTILINE)
+        assert set(bounds) <= set(found)
+        assert not [bound for bound in found if bound.endswith(".0")]
 
 
 def test_metrics_are_compressed_for_those_who_can_read_it_only() -> None:
