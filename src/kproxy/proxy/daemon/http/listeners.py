@@ -12,6 +12,7 @@ from kproxy.model.api import Key
 from kproxy.proxy.backends import find_backend
 from kproxy.proxy.daemon.config.configuration import split_host_port
 from kproxy.proxy.daemon.http.health import Health
+from kproxy.proxy.daemon.http.identity_metrics import IdentityCollector
 from kproxy.proxy.daemon.http.live_metrics import StateCollector
 from kproxy.proxy.daemon.http.metrics import Metrics
 from kproxy.proxy.daemon.http.metrics_endpoints import metrics_port
@@ -47,6 +48,7 @@ def open_ports(
     packets = find_backend(config.mode).packet_counts
     metrics.registry.register(StateCollector(config.mode, store, syncs, time.monotonic, packets))
     metrics.registry.register(RequestCollector(daemon.requests))
+    metrics.registry.register(IdentityCollector(config.feature_gates))
     health = Health(
         families={sync.family: sync.progress for sync in syncs},
         stale_after=2 * config.sync_section.sync_period.seconds,
