@@ -11,7 +11,7 @@ import ssl
 from pathlib import Path
 
 from kproxy.lab.processes import listen_in
-from tests.support.api_stage import ADDRESS, PORT, open_api_stage
+from tests.support.api_stage import ADDRESS, PORT, ApiStage, open_api_stage
 from tests.support.certificates import make
 
 PLUGIN = """\
@@ -31,6 +31,17 @@ def both_ways(folder: Path) -> ssl.SSLContext:
     return context
 
 
+async def listen_with_tls(made: ApiStage) -> None:
+    """Tokens are sent by TLS only."""
+    make(made.folder, f"IP:{ADDRESS}", "server")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(made.folder / "server.crt", made.folder / "server.key")
+    await made.server.listen([listen_in(made.namespace, ADDRESS, PORT)], ssl_context=context)
+
+
+CLUSTER = {"server": f"https://{ADDRESS}:{PORT}", "certificate-authority": "ca.crt"}
+
+
 def test_certificates_of_both_sides_and_their_authority_are_renewed_without_a_restart() -> None:
     async def renew() -> None:
         async with open_api_stage() as made:
@@ -41,7 +52,7 @@ def test_certificates_of_both_sides_and_their_authority_are_renewed_without_a_re
             await made.server.listen([listen_in(made.namespace, ADDRESS, PORT)], ssl_context=both_ways(old))
             made.start(
                 user={"client-certificate": "client.crt", "client-key": "client.key"},
-                cluster={"server": f"https://{ADDRESS}:{PORT}", "certificate-authority": "ca.crt"},
+                cluster=dict(CLUSTER),
             )
             await made.follows(1)
             while "10.96.0.0/16" not in await made.table():  # noqa: ASYNC110 - ServiceCIDRs are not waited for
@@ -64,8 +75,8 @@ def test_a_token_in_a_file_is_the_one_that_is_there_when_it_is_needed() -> None:
         async with open_api_stage() as made:
             token = made.folder / "token"
             token.write_text("old")
-            await made.server.listen([listen_in(made.namespace, ADDRESS, PORT)])
-            made.start(user={"tokenFile": "token"}, cluster={"server": f"http://{ADDRESS}:{PORT}"})
+            await listen_with_tls(made)
+            made.start(user={"tokenFile": "token"}, cluster=dict(CLUSTER))
             await made.follows(1)
             assert set(made.tokens()) == {"Bearer old"}
             token.write_text("new")
@@ -83,8 +94,8 @@ def test_a_plugin_is_run_again_when_what_it_gave_has_ended() -> None:
             current.write_text("first")
             plugin.write_text(PLUGIN.replace("FOLDER", str(made.folder)))
             plugin.chmod(0o755)
-            await made.server.listen([listen_in(made.namespace, ADDRESS, PORT)])
-            made.start(user={"exec": {"command": "./plugin"}}, cluster={"server": f"http://{ADDRESS}:{PORT}"})
+            await listen_with_tls(made)
+            made.start(user={"exec": {"command": "./plugin"}}, cluster=dict(CLUSTER))
             await made.follows(1)
             assert set(made.tokens()) == {"Bearer first"}
             current.write_text("second")

@@ -29,6 +29,13 @@ def make(folder: Path, alternative: str, *names: str, extensions: Sequence[str] 
         run("x509", "-req", "-in", f"{name}.csr", *signing, "-out", f"{name}.crt")
 
 
+def speak_tls(folder: Path, server: http.server.HTTPServer) -> None:
+    """Have a server speak TLS with ``server.crt``, to everybody."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.crt", folder / "server.key")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+
+
 def require_client_certificate(folder: Path, server: http.server.HTTPServer) -> None:
     """Have a server speak TLS with ``server.crt``, to holders of a certificate of ``ca.crt`` only."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

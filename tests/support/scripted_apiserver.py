@@ -78,9 +78,10 @@ def serving(
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    plain = server.socket
     if wrap is not None:
         wrap(server)
-    script.url = f"http://127.0.0.1:{server.server_port}"
+    script.url = f"{'http' if server.socket is plain else 'https'}://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:

@@ -5,14 +5,17 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from http.server import HTTPServer
 from pathlib import Path
 
 import pytest
 import yaml
 
 from kproxy import __version__
+from tests.support.certificates import make, speak_tls
 from tests.support.scripted_apiserver import Answer, Script, serving
 from tests.support.waiting import eventually
 
@@ -41,9 +44,11 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @contextmanager
-def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], Script]]:
+def running(
+    *arguments: str, wrap: Callable[[HTTPServer], None] | None = None
+) -> Iterator[tuple[subprocess.Popen[str], Script]]:
     """The daemon in front of an API server that has nothing for it."""
-    with serving(Answer([b"{}"], 503)) as script:
+    with serving(Answer([b"{}"], 503), wrap=wrap) as script:
         every = [f"--master={script.url}", *UNTOUCHED, *arguments]
         with subprocess.Popen(argv(*every), stderr=subprocess.PIPE, text=True) as process:
             try:
@@ -178,15 +183,19 @@ def test_the_master_flag_has_the_address_of_the_api_server() -> None:
     assert {path for path, _ in script.requested} >= {"/api/v1/services", "/api/v1/nodes"}
 
 
-def test_the_master_flag_beats_the_kubeconfig_whose_token_is_used(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scheme", ["https", "http"])
+def test_the_master_flag_beats_the_kubeconfig_whose_token_is_used(tmp_path: Path, scheme: str) -> None:
+    make(tmp_path, "IP:127.0.0.1", "server")
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(
         "{current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],"
-        " clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], users: [{name: u, user: {token: abc}}]}"
+        " clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1', certificate-authority: ca.crt}}],"
+        " users: [{name: u, user: {token: abc}}]}"
     )
-    with running(f"--kubeconfig={kubeconfig}") as (_, script):
+    wrap = partial(speak_tls, tmp_path) if scheme == "https" else None
+    with running(f"--kubeconfig={kubeconfig}", wrap=wrap) as (_, script):
         assert eventually(lambda: len(script.requested) >= 3)
-    assert script.headers[0]["Authorization"] == "Bearer abc"
+    assert script.headers[0].get("Authorization") == ("Bearer abc" if scheme == "https" else None)
 
 
 def test_the_process_is_as_likely_to_be_killed_as_it_was_reported() -> None:

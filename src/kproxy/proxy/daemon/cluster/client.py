@@ -48,7 +48,7 @@ class _Status(msgspec.Struct):
 
 
 class ApiClient:
-    """Client of one API server; may be shared by threads."""
+    """Client of one API server; may be shared by threads. Without TLS it sends no credentials, as client-go."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class ApiClient:
     ) -> tuple[http.client.HTTPResponse, Connected]:
         """Response, and its socket, which `HTTPConnection` drops when the server announces that it will close."""
         method = "GET" if body is None else "POST"
-        headers = _HEADERS | self._authorizer.headers()
+        headers = _HEADERS | (self._authorizer.headers() if self._trust is not None else {})
         if body is not None:
             headers |= {"Content-Type": "application/json"}
         query = f"?{urlencode(parameters)}" if parameters else ""

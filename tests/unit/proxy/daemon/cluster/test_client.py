@@ -1,4 +1,3 @@
-import http.server
 import shutil
 import ssl
 import threading
@@ -16,9 +15,10 @@ from kproxy.proxy.daemon.cluster.kubeconfig import (
     ClientConfig,
     Credentials,
     ExecPlugin,
+    Password,
     Token,
 )
-from tests.support.certificates import make, require_client_certificate
+from tests.support.certificates import make, require_client_certificate, speak_tls
 from tests.support.scripted_apiserver import Answer, json, serving, status
 
 
@@ -29,14 +29,26 @@ def client(url: str, credentials: Credentials = None, **connection: object) -> A
     )
 
 
-def test_path_parameters_and_token_arrive() -> None:
-    with serving(Answer([b"all", b" of it"])) as script:
-        subject = client(script.url + "/prefix/", Token("t"))
+def test_path_parameters_and_token_arrive(certificates: Path) -> None:
+    with serving(Answer([b"all", b" of it"]), wrap=partial(speak_tls, certificates)) as script:
+        subject = client(script.url + "/prefix/", Token("t"), insecure=True)
         assert subject.get("/api/v1/services", {"labelSelector": "!a/b", "x": ""}) == b"all of it"
     assert script.requested == [("/prefix/api/v1/services", {"labelSelector": "!a/b", "x": ""})]
     (headers,) = script.headers
     assert headers["Authorization"] == "Bearer t"
     assert headers["Accept"] == "application/json"
+
+
+def test_credentials_are_not_sent_without_tls() -> None:
+    def plugin(argv: Sequence[str], *, environment: Mapping[str, str] | None = None) -> str:
+        raise AssertionError(argv, environment)
+
+    given = (Token("t"), Password("me", "pw"), ExecPlugin(("get",), {}, "client.authentication.k8s.io/v1"))
+    with serving(Answer([b"ok"])) as script:
+        for credentials in given:
+            ApiClient(ClientConfig(server=script.url), Authorizer(credentials, plugin)).get("/", {})
+    assert len(script.headers) == len(given)
+    assert not any("Authorization" in headers for headers in script.headers)
 
 
 def test_a_refusal_carries_code_message_and_patience() -> None:
@@ -53,7 +65,7 @@ def test_a_refusal_need_not_be_json() -> None:
         client(script.url).get("/", {})
 
 
-def test_a_plugin_is_queried_again_when_its_token_is_refused() -> None:
+def test_a_plugin_is_queried_again_when_its_token_is_refused(certificates: Path) -> None:
     tokens = iter(("old", "new"))
 
     def plugin(argv: Sequence[str], *, environment: Mapping[str, str] | None = None) -> str:
@@ -62,8 +74,8 @@ def test_a_plugin_is_queried_again_when_its_token_is_refused() -> None:
         return f'{{"status": {{"token": "{next(tokens)}"}}}}'
 
     credentials = ExecPlugin(("get-token",), {}, "client.authentication.k8s.io/v1")
-    with serving(status(401), Answer([b"ok"])) as script:
-        subject = ApiClient(ClientConfig(server=script.url), Authorizer(credentials, plugin))
+    with serving(status(401), Answer([b"ok"]), wrap=partial(speak_tls, certificates)) as script:
+        subject = ApiClient(ClientConfig(server=script.url, insecure=True), Authorizer(credentials, plugin))
         with pytest.raises(ApiError):
             subject.get("/", {})
         assert subject.get("/", {}) == b"ok"
@@ -109,7 +121,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tls_url(certificates: Path) -> Iterator[str]:
     """A server that only talks TLS, and only to those with a certificate of the CA."""
     with serving(Answer([b"secret"]), wrap=partial(require_client_certificate, certificates)) as script:
-        yield script.url.replace("http:", "https:")
+        yield script.url
 
 
 @pytest.fixture
@@ -135,14 +147,9 @@ def test_a_server_whose_certificate_has_no_key_identifier_is_believed_by_every_p
         extensions=("authorityKeyIdentifier=none", "subjectKeyIdentifier=none"),
     )
 
-    def wrap(server: http.server.HTTPServer) -> None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-
-    with serving(Answer([b"secret"]), wrap=wrap) as script:
+    with serving(Answer([b"secret"]), wrap=partial(speak_tls, tmp_path)) as script:
         subject = client(
-            script.url.replace("http:", "https:"),
+            script.url,
             authority=(tmp_path / "ca.crt").read_bytes(),
             server_name="api.test",
         )

@@ -56,7 +56,6 @@ def trusted(certificates: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def api(certificates: Path) -> Iterator[Script]:
     """A server that speaks TLS, and answers holders of a certificate only."""
     with serving(CLOSING, wrap=partial(require_client_certificate, certificates)) as script:
-        script.url = script.url.replace("http:", "https:")
         yield script
 
 
