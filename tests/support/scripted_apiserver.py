@@ -32,6 +32,8 @@ class Script:
     answers: list[Answer]
     requested: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
+    pairs: list[list[tuple[str, str]]] = field(default_factory=list)
+    """Headers of each request, repeated ones too."""
     url: str = ""
 
 
@@ -58,6 +60,7 @@ def serving(
             query = parse_qs(place.query, keep_blank_values=True)
             script.requested.append((place.path, {name: values[0] for name, values in query.items()}))
             script.headers.append(dict(self.headers))
+            script.pairs.append(self.headers.items())
             answer = script.answers.pop(0) if len(script.answers) > 1 else script.answers[0]
             self._send(answer)
             self.close_connection = True

@@ -33,9 +33,9 @@ from kproxy.proxy.daemon.cluster.forward_proxy import (
 from kproxy.proxy.daemon.cluster.kubeconfig import (
     ClientConfig,
     KubeconfigError,
-    check_server,
     load_in_cluster_config,
     load_kubeconfig,
+    server_url,
 )
 from kproxy.proxy.daemon.cluster.store import ClusterStore
 from kproxy.proxy.daemon.cluster.watch import (
@@ -189,12 +189,10 @@ def _proxy(server: str) -> ForwardProxy | None:
 
 
 def _master_url(master: str) -> str:
-    url = master if "://" in master else f"http://{master}"
     try:
-        check_server(url)
+        return server_url(master)
     except KubeconfigError as error:
         raise KubeconfigError(f"--master {master}: {error}") from error
-    return url
 
 
 def _plural(resource: WatchedResource) -> str:

@@ -8,7 +8,7 @@ by TCP keepalive (25 s) or by the read timeout that the caller sets.
 from __future__ import annotations
 
 import http.client
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from urllib.parse import urlencode, urlsplit
 
@@ -66,6 +66,7 @@ class ApiClient:
         self._server_name = connection.server_name
         self._proxy = connection.proxy
         self._authorizer = authorizer
+        self._impersonation = connection.impersonation
         self._trust = TlsContextCache(connection, reload) if self._url.scheme == "https" else None
 
     def get(self, path: str, parameters: Mapping[str, str]) -> bytes:
@@ -106,7 +107,7 @@ class ApiClient:
     ) -> tuple[http.client.HTTPResponse, Connected]:
         """Response, and its socket, which `HTTPConnection` drops when the server announces that it will close."""
         method = "GET" if body is None else "POST"
-        headers = _HEADERS | (self._authorizer.headers() if self._trust is not None else {})
+        headers: dict[str, str] = _HEADERS | (self._authorizer.headers() if self._trust is not None else {})
         if body is not None:
             headers |= {"Content-Type": "application/json"}
         query = f"?{urlencode(parameters)}" if parameters else ""
@@ -118,7 +119,7 @@ class ApiClient:
             connection.connect()
             sock = connection.sock
             sock.settimeout(silence)
-            connection.request(method, target, body, headers)
+            _send(connection, method, target, body, (*headers.items(), *self._impersonation))
             response = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             self.requests.count_response(method, NO_RESPONSE)
@@ -157,6 +158,18 @@ class ResponseStream:
     def set_read_timeout(self, seconds: float) -> None:
         """Raise `TimeoutError` after so many seconds without a byte, in all later reads."""
         self._connection.settimeout(seconds)
+
+
+def _send(
+    connection: _Connection, method: str, target: str, body: bytes | None, headers: Iterable[tuple[str, str]]
+) -> None:
+    """Send a request; a header may be given more than once."""
+    connection.putrequest(method, target)
+    for name, value in headers:
+        connection.putheader(name, value.encode())
+    if body is not None:
+        connection.putheader("Content-Length", str(len(body)))
+    connection.endheaders(body)
 
 
 class _Connection(http.client.HTTPConnection):

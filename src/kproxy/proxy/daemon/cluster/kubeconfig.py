@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
@@ -26,6 +26,9 @@ from kproxy.proxy.daemon.cluster.forward_proxy import (
 from kproxy.proxy.daemon.config.load import InvalidConfiguration, parse_yaml
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+_HEADER_CHARACTERS = "!#$&'*+^`|"
+"""Characters of a header's name besides those that a URL never escapes."""
 
 
 class KubeconfigError(Exception):
@@ -82,7 +85,8 @@ class ClientConfig:
     ``server`` is a URL. ``authority`` is a PEM bundle, None for the system's own; ``insecure`` accepts any
     certificate. ``server_name`` is the name the certificate must have, empty for the URL's. ``files`` are those that
     authority, certificate and key were read from, which may be renewed while the daemon runs. ``proxy`` is that of
-    ``proxy-url``, or of the environment where a program looks there.
+    ``proxy-url``, or of the environment where a program looks there. ``impersonation``: headers of every request, for
+    what the kubeconfig wants to act as.
     """
 
     server: str
@@ -93,6 +97,7 @@ class ClientConfig:
     credentials: Credentials = None
     files: tuple[Path, ...] = ()
     proxy: ForwardProxy | None = None
+    impersonation: tuple[tuple[str, str], ...] = ()
 
 
 class _Part(msgspec.Struct, frozen=True, rename="kebab"):
@@ -134,6 +139,10 @@ class _User(_Part, frozen=True):
     client_key: str = ""
     client_key_data: str = ""
     exec: _Exec | None = None
+    impersonated: str = msgspec.field(name="as", default="")
+    as_uid: str = ""
+    as_groups: list[str] | None = None
+    as_user_extra: dict[str, list[str]] | None = None
 
 
 class _Context(_Part, frozen=True):
@@ -179,15 +188,17 @@ def load_kubeconfig(path: Path) -> ClientConfig:
         raise KubeconfigError(f"kubeconfig {path}: {error}") from error
 
 
-def check_server(url: str) -> None:
-    """Raises `KubeconfigError` for a text that is no URL of a server."""
+def server_url(text: str) -> str:
+    """URL of a server: without a scheme it is http's, as client-go has it. Raises `KubeconfigError` for another text."""
+    url = text if "://" in text else f"http://{text}"
     try:
         parts = urlsplit(url)
         valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         valid = False
-    if not valid:
-        raise KubeconfigError(f"{url!r} is no URL of a server: need https://HOST:PORT")
+    if not valid or (url is not text and parts.path not in {"", "/"}):
+        raise KubeconfigError(f"{text!r} is no URL of a server: need https://HOST:PORT")
+    return url
 
 
 def _connection(parsed: _Kubeconfig, folder: Path) -> ClientConfig:
@@ -197,10 +208,10 @@ def _connection(parsed: _Kubeconfig, folder: Path) -> ClientConfig:
     cluster = _named("cluster", context.cluster, {item.name: item.cluster for item in parsed.clusters or ()})
     if not cluster.server:
         raise KubeconfigError(f"cluster {context.cluster!r} has no server")
-    check_server(cluster.server)
+    server = server_url(cluster.server)
     user = {item.name: item.user for item in parsed.users or ()}.get(context.user) or _User()
     return ClientConfig(
-        server=cluster.server,
+        server=server,
         authority=_pem(cluster.certificate_authority_data, cluster.certificate_authority, folder),
         insecure=cluster.insecure_skip_tls_verify,
         server_name=cluster.tls_server_name,
@@ -208,6 +219,7 @@ def _connection(parsed: _Kubeconfig, folder: Path) -> ClientConfig:
         credentials=_credentials(user, cluster, folder),
         files=_files(cluster, user, folder),
         proxy=_proxy(cluster.proxy_url),
+        impersonation=_impersonation(user),
     )
 
 
@@ -267,6 +279,28 @@ def _credentials(user: _User, cluster: _Cluster, folder: Path) -> Credentials:
     if user.token:
         return Token(user.token)
     return Password(user.username, user.password) if user.username else None
+
+
+def _impersonation(user: _User) -> tuple[tuple[str, str], ...]:
+    """Headers of user impersonation.
+
+    https://kubernetes.io/docs/reference/access-authn-authz/user-impersonation/
+    """
+    groups, extra = user.as_groups or (), user.as_user_extra or {}
+    if not user.impersonated:
+        if user.as_uid or groups or extra:
+            raise KubeconfigError("as-uid, as-groups and as-user-extra need a user to act as: as")
+        return ()
+    return (
+        ("Impersonate-User", user.impersonated),
+        *([("Impersonate-Uid", user.as_uid)] if user.as_uid else ()),
+        *(("Impersonate-Group", group) for group in groups),
+        *(
+            (f"Impersonate-Extra-{quote(key, safe=_HEADER_CHARACTERS)}", value)
+            for key, values in extra.items()
+            for value in values
+        ),
+    )
 
 
 def _exec_cluster_info(cluster: _Cluster, folder: Path) -> Mapping[str, object]:

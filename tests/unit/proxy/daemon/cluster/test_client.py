@@ -39,6 +39,18 @@ def test_path_parameters_and_token_arrive(certificates: Path) -> None:
     assert headers["Accept"] == "application/json"
 
 
+def test_what_the_kubeconfig_acts_as_is_in_the_headers_of_every_request() -> None:
+    headers = (("Impersonate-User", "jos\u00e9"), ("Impersonate-Group", "a"), ("Impersonate-Group", "b"))
+    with serving(Answer([b"ok"])) as script:
+        client(script.url, impersonation=headers).get("/", {})
+    (seen,) = script.pairs
+    assert [pair for pair in seen if pair[0].startswith("Impersonate")] == [
+        ("Impersonate-User", "jos\u00e9".encode().decode("latin-1")),
+        ("Impersonate-Group", "a"),
+        ("Impersonate-Group", "b"),
+    ]
+
+
 def test_credentials_are_not_sent_without_tls() -> None:
     def plugin(argv: Sequence[str], *, environment: Mapping[str, str] | None = None) -> str:
         raise AssertionError(argv, environment)

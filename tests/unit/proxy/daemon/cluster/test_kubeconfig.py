@@ -94,6 +94,33 @@ def test_a_password_is_read(tmp_path: Path) -> None:
     assert connection.credentials == Password("me", "pw")
 
 
+def test_a_user_to_act_as_is_read(tmp_path: Path) -> None:
+    user = {
+        "as": "system:kube-proxy",
+        "as-uid": "7",
+        "as-groups": ["g1", "g2"],
+        "as-user-extra": {"acme.com/project%": ["one", "two"]},
+    }
+    assert load_kubeconfig(write(tmp_path, user=user)).impersonation == (
+        ("Impersonate-User", "system:kube-proxy"),
+        ("Impersonate-Uid", "7"),
+        ("Impersonate-Group", "g1"),
+        ("Impersonate-Group", "g2"),
+        ("Impersonate-Extra-acme.com%2Fproject%25", "one"),
+        ("Impersonate-Extra-acme.com%2Fproject%25", "two"),
+    )
+    assert load_kubeconfig(write(tmp_path, user={"token": "t"})).impersonation == ()
+    with pytest.raises(KubeconfigError, match="need a user to act as"):
+        load_kubeconfig(write(tmp_path, user={"as-groups": ["g1"]}))
+
+
+@pytest.mark.parametrize("server", ["127.0.0.1:6443", "localhost:6443", "[::1]:6443", "api", "api/"])
+def test_a_server_without_a_scheme_is_reached_without_tls(tmp_path: Path, server: str) -> None:
+    """Even with an authority: client-go reads that for https only."""
+    cluster = {"server": server, "certificate-authority-data": b64(b"pem")}
+    assert load_kubeconfig(write(tmp_path, cluster=cluster)).server == f"http://{server}"
+
+
 def test_a_plugin_is_read(tmp_path: Path) -> None:
     plugin = {
         "apiVersion": "client.authentication.k8s.io/v1beta1",
@@ -135,6 +162,7 @@ def test_a_proxy_url_is_the_proxy_of_all_requests(tmp_path: Path) -> None:
         ({"current-context": ""}, "no context is chosen; it has 'other', 'here'"),
         ({"clusters": []}, "no cluster 'c'"),
         ({"clusters": [{"name": "c", "cluster": {}}]}, "cluster 'c' has no server"),
+        ({"clusters": [{"name": "c", "cluster": {"server": "api:6443/path"}}]}, "no URL of a server"),
         (
             {"clusters": [{"name": "c", "cluster": {"server": "https://s", "proxy-url": "ftp://p"}}]},
             "proxy-url: 'ftp://p' is no proxy that kproxy can use: need http://HOST:PORT",
