@@ -5,13 +5,16 @@ Used by `kproxy.proxy.daemon.http.ports`, which moves the bytes. Pure. Each resp
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from email.utils import formatdate
 from http import HTTPStatus
 from urllib.parse import unquote, urlsplit
 
-END_OF_HEAD = b"\r\n\r\n"
+_END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
+"""Empty line after a head; a line may end by a line feed alone, as some load balancers' probes have it (RFC 9112, 2.2)."""
+
 MAX_HEAD_BYTES = 16 * 1024
 """Longest head of a request, in bytes; a longer one is refused."""
 
@@ -57,10 +60,10 @@ INTERNAL_ERROR = text_response("500 internal server error\n", HTTPStatus.INTERNA
 
 def parse_received(received: bytes) -> HttpRequest | HttpResponse | None:
     """Request in the bytes received so far, the response to an invalid one, or None while it is incomplete."""
-    head, end, body = received.partition(END_OF_HEAD)
-    if not end:
+    end = _END_OF_HEAD.search(received)
+    if end is None:
         return TOO_LONG if len(received) > MAX_HEAD_BYTES else None
-    request = parse_request(head)
+    request, body = parse_request(received[: end.start()]), received[end.end() :]
     length = request.headers.get("content-length", "0") if request else ""
     if request is None or not (length.isascii() and length.isdigit()):
         return BAD_REQUEST
@@ -71,7 +74,7 @@ def parse_received(received: bytes) -> HttpRequest | HttpResponse | None:
 
 def parse_request(head: bytes) -> HttpRequest | None:
     """Request of a head (all up to the empty line), or None when it is invalid."""
-    first, *rest = head.decode("latin-1").split("\r\n")
+    first, *rest = (line.removesuffix("\r") for line in head.decode("latin-1").split("\n"))
     tokens = first.split(" ")
     if len(tokens) != 3 or not tokens[2].startswith("HTTP/1."):
         return None
@@ -95,5 +98,5 @@ def encode_response(answer: HttpResponse, request: HttpRequest | None, now: floa
         *(f"{name}: {value}" for name, value in answer.headers.items()),
         "Connection: close",
     ]
-    head = "\r\n".join(lines).encode("latin-1") + END_OF_HEAD
+    head = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
     return head if request is not None and request.method == "HEAD" else head + answer.body

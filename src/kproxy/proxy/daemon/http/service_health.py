@@ -33,15 +33,16 @@ log = logging.getLogger(__name__)
 _ServiceNodePort = tuple[Key, int]
 
 
-class _Service(msgspec.Struct):
-    namespace: str
-    name: str
-
-
-class _Payload(msgspec.Struct, rename="camel"):
-    service: _Service
-    local_endpoints: int
-    service_proxy_healthy: bool
+_PAYLOAD = """\
+{
+\t"service": {
+\t\t"namespace": %s,
+\t\t"name": %s
+\t},
+\t"localEndpoints": %s,
+\t"serviceProxyHealthy": %s
+}"""
+"""Body of a response, byte for byte kube-proxy's."""
 
 
 def health_check_response(check: HealthCheck, *, up_to_date: bool) -> HttpResponse:
@@ -51,10 +52,11 @@ def health_check_response(check: HealthCheck, *, up_to_date: bool) -> HttpRespon
     ``health-check.local-endpoints.told``, ``health-check.number.told``, ``health-check.weight.told``.
     """
     well = check.endpoints > 0 and up_to_date
-    payload = _Payload(_Service(*check.service), check.endpoints, up_to_date)
+    values = (*check.service, check.endpoints, up_to_date)
+    payload = _PAYLOAD % tuple(msgspec.json.encode(value).decode() for value in values)
     return HttpResponse(
         HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE,
-        msgspec.json.encode(payload),
+        payload.encode(),
         headers={WEIGHT_HEADER: str(check.endpoints)},
     )
 

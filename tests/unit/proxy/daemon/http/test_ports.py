@@ -83,6 +83,24 @@ def test_a_handler_is_given_the_request_and_its_answer_is_sent(port: int) -> Non
     assert response.headers["Date"].endswith("GMT")
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET /a?b=1 HTTP/1.0\n\n",
+        b"GET /a?b=1 HTTP/1.0\nAccept: text/plain\n\n",
+        b"GET /a?b=1 HTTP/1.0\r\nAccept: text/plain\n\r\n",
+    ],
+)
+def test_lines_may_end_by_a_line_feed_alone(port: int, sent: bytes) -> None:
+    """As Go's server, and RFC 9112, have it."""
+    with socket.create_connection((str(FOUR), port), 5) as client:
+        client.sendall(sent)
+        answer = client.makefile("rb").read()
+    accepted = b" text/plain" if b"Accept" in sent else b" "
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert answer.endswith(b"\r\n\r\nGET /a b=1" + accepted)
+
+
 def test_head_is_answered_without_a_body_but_with_its_length(port: int) -> None:
     response, body = fetch(port, "/", "HEAD")
     assert body == b""

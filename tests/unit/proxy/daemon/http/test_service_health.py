@@ -47,6 +47,15 @@ def test_it_is_well_with_a_local_endpoint_and_rules_that_are_up_to_date(
     }
 
 
+def test_the_body_is_kube_proxys_byte_for_byte() -> None:
+    """Observed: kube-proxy 1.36 on a node."""
+    answer = health_check_response(HealthCheck(("default", "web"), 32000, 1), up_to_date=True)
+    assert answer.body == (
+        b'{\n\t"service": {\n\t\t"namespace": "default",\n\t\t"name": "web"\n\t},\n'
+        b'\t"localEndpoints": 1,\n\t"serviceProxyHealthy": true\n}'
+    )
+
+
 class Recorded(HttpServer):
     """Ports that are noted and not opened; those in ``taken`` are somebody else's."""
 
