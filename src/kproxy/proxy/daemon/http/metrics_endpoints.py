@@ -10,6 +10,7 @@ import gzip
 from collections.abc import Iterator, Mapping
 from functools import partial
 from http import HTTPStatus
+from urllib.parse import parse_qs
 
 import msgspec
 from prometheus_client import CollectorRegistry, Gauge
@@ -39,7 +40,7 @@ def metrics_port(
 ) -> Handler:
     """Handler of the port; ``started``: start of the daemon in seconds since the epoch, ``given``: its flags."""
     paths: dict[str, Handler] = {
-        "/healthz": lambda _: text_response("ok"),
+        "/healthz": port_health,
         "/metrics": partial(exposition, registry),
         "/metrics/slis": partial(exposition, indicators(started)),
         "/proxyMode": lambda _: text_response(config.mode),
@@ -51,7 +52,7 @@ def metrics_port(
         paths["/flagz"] = flagz(partial(flag_values, given or ParsedFlags()))
     if gate_enabled(config.feature_gates, "ComponentStatusz"):
         paths["/statusz"] = statusz(started, (*paths, "/statusz"))
-    return router(paths)
+    return router({**paths, "/healthz/ping": lambda _: text_response("ok")})  # statusz does not list it
 
 
 def router(paths: Mapping[str, Handler]) -> Handler:
@@ -62,6 +63,12 @@ def router(paths: Mapping[str, Handler]) -> Handler:
         return NOT_FOUND if handler is None else handler(request)
 
     return handle
+
+
+def port_health(request: HttpRequest) -> HttpResponse:
+    """Health of the port itself, always well; with ``verbose`` by check, of which ``ping`` is the only one, as in kube-proxy."""
+    verbose = "verbose" in parse_qs(request.query, keep_blank_values=True)
+    return text_response("[+]ping ok\nhealthz check passed\n" if verbose else "ok")
 
 
 def indicators(started: float) -> CollectorRegistry:

@@ -30,14 +30,30 @@ def get(
     path: str, config: Configuration | None = None, registry: CollectorRegistry | None = None, **headers: str
 ) -> HttpResponse:
     handler = metrics_port(config or Configuration(), registry or CollectorRegistry(), STARTED)
+    path, _, query = path.partition("?")
     return handler(
-        HttpRequest("GET", path, "", {name.replace("_", "-"): text for name, text in headers.items()})
+        HttpRequest("GET", path, query, {name.replace("_", "-"): text for name, text in headers.items()})
     )
 
 
 def test_the_port_has_a_health_of_its_own_that_is_always_well() -> None:
     answer = get("/healthz")
     assert (answer.status, answer.body) == (HTTPStatus.OK, b"ok")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/healthz/ping", b"ok"),
+        ("/healthz?verbose", b"[+]ping ok\nhealthz check passed\n"),
+        ("/healthz?verbose=0&timeout=3s", b"[+]ping ok\nhealthz check passed\n"),
+        ("/healthz?timeout=3s", b"ok"),
+    ],
+)
+def test_its_health_is_given_by_check_too(path: str, body: bytes) -> None:
+    """Observed: kube-proxy 1.36 on a node."""
+    answer = get(path)
+    assert (answer.status, answer.body) == (HTTPStatus.OK, body)
 
 
 @pytest.mark.parametrize("mode", ["iptables", "nftables"])
