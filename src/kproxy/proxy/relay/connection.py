@@ -15,6 +15,7 @@ from kproxy.proxy.relay.places import WorkerPlace
 from kproxy.proxy.relay.table import RelayKey, RelayPort
 
 _ANSWER_SECONDS = 10.0
+"""Time for a reply; without one the connection is closed."""
 
 
 class WorkerConnection:
@@ -110,5 +111,10 @@ class WorkerConnection:
         try:
             wire.send(self._socket, request, sockets)
             return wire.receive_reply(self._socket)
+        except TimeoutError as error:
+            self.close()  # the reply may still come, and would be taken for that to the next request
+            raise TimeoutError(
+                f"relay worker {self.place.index} did not answer for {_ANSWER_SECONDS:g} s"
+            ) from error
         except (ConnectionError, msgspec.MsgspecError) as error:
             raise ConnectionResetError(f"relay worker {self.place.index} has ended: {error}") from error

@@ -112,7 +112,7 @@ class WorkerRelay:
         for index, worker in enumerate(self._workers):
             if worker.has_ended:
                 worker.close()
-                log.warning("%s: relay worker %d has ended, and is started again", self._family.value, index)
+                log.warning("%s: relay worker %d is connected to again", self._family.value, index)
                 self._workers[index] = self._connected(worker.place)
                 self._behind = True
         for worker in self._workers:

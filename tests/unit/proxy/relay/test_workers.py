@@ -9,14 +9,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from kproxy.linux.host import HostError
 from kproxy.model.network import Family, Protocol
-from kproxy.proxy.relay import fleet, queries, wire
+from kproxy.proxy.relay import connection, fleet, queries, wire
 from kproxy.proxy.relay.fleet import drain_workers, end_workers
 from kproxy.proxy.relay.places import worker_path, worker_places
 from kproxy.proxy.relay.queries import answer_queries, query_relays
@@ -99,6 +99,22 @@ def test_a_tcp_port_is_every_workers_and_one_with_affinity_or_of_udp_is_one_work
     datagrams = port(endpoint, "default/dns", protocol=Protocol.UDP)
     serve(relay_of(), plain, sticky, datagrams)
     assert [sum(sockets_of(one, of) for one in workers) for of in (plain, sticky, datagrams)] == [2, 1, 1]
+
+
+def test_a_reply_that_comes_too_late_is_not_taken_for_the_next_one(
+    workers: list[Worker], endpoint: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_ANSWER_SECONDS", 0.3)
+    ports = [port(endpoint, f"default/web-{number}") for number in range(3)]
+    relay = relay_of()
+    serve(relay, ports[0])
+    with ExitStack() as busy:
+        for each in (each for worker in workers for each in worker.relays):
+            busy.enter_context(each._lock)
+        with pytest.raises(HostError, match=r"relay worker \d did not answer for 0\.3 s"):
+            relay.open_missing(ports[:2])
+    for _ in range(3):
+        assert relay.open_missing(ports).keys() == {one.key for one in ports}
 
 
 def test_a_daemon_that_comes_again_finds_ports_and_numbers_and_closes_what_is_no_longer_wanted(
