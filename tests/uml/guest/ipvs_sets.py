@@ -93,6 +93,19 @@ def test_protocols_that_services_do_not_have_are_read_and_removed() -> None:
     assert ipsets.read_members(Family.IPV4) == set()
 
 
+def test_a_set_of_another_type_has_no_members_of_ours() -> None:
+    ipsets.create_missing_sets(Family.IPV4)
+    for line in (
+        "destroy KUBE-CLUSTER-IP",
+        "create KUBE-CLUSTER-IP list:set",
+        "add KUBE-CLUSTER-IP KUBE-LOOP-BACK",
+    ):
+        host.run_tool(("ipset", *line.split()))
+    member = Member(IpSet.EXTERNAL_IP, "203.0.113.1,tcp:80")
+    ipsets.change_members(ChangeMembers(Family.IPV4, (), (member,)))
+    assert ipsets.read_members(Family.IPV4) == {member}
+
+
 def test_a_set_that_is_gone_is_an_error() -> None:
     ipsets.create_missing_sets(Family.IPV4)
     host.run_tool(("ipset", "destroy", "KUBE-EXTERNAL-IP"))

@@ -259,8 +259,9 @@ class IpvsKernel:
 
     def _change_members(self, step: ChangeMembers) -> None:
         without_room = dict.fromkeys(ipsets.change_members(step))
-        changed = {*step.removed, *step.added}
-        self._without_room = {m: None for m in self._without_room if m not in changed} | without_room
+        for member in (*step.removed, *step.added):
+            self._without_room.pop(member, None)
+        self._without_room |= without_room
         self._actual.members.difference_update(step.removed)
         self._actual.members.update(member for member in step.added if member not in without_room)
 
@@ -278,7 +279,7 @@ class IpvsKernel:
             self._change_members(ChangeMembers(self._family, (), tuple(added)))
 
     def _full_sets(self) -> tuple[str, ...]:
-        names = sorted({set_name(member.set, self._family) for member in self._without_room})
+        names = sorted(set_name(which, self._family) for which in {m.set for m in self._without_room})
         return tuple(f"ipset {name} is full: some of its members are left out" for name in names)
 
     def _send(self, orders: tuple[IpvsCommand, ...]) -> None:

@@ -26,7 +26,7 @@ NetlinkRequest = tuple[int, NetlinkFlag, bytes]
 
 _SUBSYSTEM, _LIST, _ADD, _DELETE = 6 << 8, 7, 9, 10
 _VERSION = b"\x06"
-_PROTOCOL, _NAME, _FLAGS, _DATA, _MEMBERS = 1, 2, 6, 7, 8
+_PROTOCOL, _NAME, _TYPE_NAME, _FLAGS, _DATA, _MEMBERS = 1, 2, 3, 6, 7, 8
 _NAMES_ALONE = 1 << 1
 """IPSET_FLAG_LIST_SETNAME."""
 
@@ -65,6 +65,12 @@ def encode_list_of_members(which: IpSet, family: Family) -> tuple[int, bytes]:
     """Type and body of the query for the members of one set, to be sent as a dump."""
     name = attribute(_NAME, set_name(which, family).encode() + b"\0")
     return _SUBSYSTEM | _LIST, netfilter_header(_AF_INET) + attribute(_PROTOCOL, _VERSION) + name
+
+
+def is_of_type(which: IpSet, payload: memoryview) -> bool:
+    """False if a reply begins a set of another type; only the first reply of a set has it."""
+    kind = attributes(payload[_NFGENMSG_SIZE:]).get(_TYPE_NAME)
+    return kind is None or bytes(kind).rstrip(b"\0").decode() == which.type.value
 
 
 def decode_members(which: IpSet, payload: memoryview) -> Iterator[Member]:

@@ -25,7 +25,10 @@ _MOST_MEMBERS, _MOST_MEMBERS_OF_OURS = 1 << 16, 1 << 20
 The kernel refuses to create an existing set with another limit, so neither proxy could take over from the other."""
 
 MUST_HOLD = OWN_SETS | {IpSet.LOAD_BALANCER_FIREWALL}
-"""Sets without a member of which packets pass that must not, or do not arrive. Of the others some may be left out."""
+"""Our own sets, and the one without a member of which source ranges let everybody in: they hold all, or the sync fails.
+
+Of the others members may be left out, as in kube-proxy: what is missing then is a hairpin, a source range, a masquerade, or
+the refusal of ports that no Service has."""
 
 _BATCH = 1000
 """Members that are added before looking whether their set is full."""
@@ -84,16 +87,15 @@ def _format_errno(number: int) -> str:
 
 
 def read_members(family: Family) -> set[Member]:
-    """All members of our sets; empty if there are no sets."""
+    """All members of our sets; none of a set that is not there, or has another type: another program made it."""
     there = list_set_names()
+    found: set[Member] = set()
     with Netlink(NETLINK_NETFILTER) as netlink:
-        return {
-            member
-            for which in IpSet
-            if set_name(which, family) in there
-            for payload in netlink.dump(*ipset_messages.encode_list_of_members(which, family))
-            for member in ipset_messages.decode_members(which, payload)
-        }
+        for which in (which for which in IpSet if set_name(which, family) in there):
+            replies = list(netlink.dump(*ipset_messages.encode_list_of_members(which, family)))
+            if all(ipset_messages.is_of_type(which, reply) for reply in replies):
+                found.update(m for reply in replies for m in ipset_messages.decode_members(which, reply))
+    return found
 
 
 def list_set_names() -> frozenset[str]:
