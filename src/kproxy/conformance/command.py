@@ -273,9 +273,9 @@ def _case_file_cases(options: RunOptions) -> list[Case]:
 
 def _select_from_case_files(options: RunOptions) -> list[Case]:
     """The cases of ``--case-file``, or those of them that ``--case`` matches.  Raises `ConformanceRunError`."""
-    globs = options.globs or ("*",)
+    globs, skips = _expand_topics(options.globs) or ["*"], _expand_topics(options.skips)
     cases = _case_file_cases(options)
-    chosen = [case for case in cases if _matches(case, globs) and not _matches(case, options.skips)]
+    chosen = [case for case in cases if _matches(case, globs) and not _matches(case, skips)]
     if not chosen:
         raise ConformanceRunError(
             f"--case: no case of --case-file matches {' or '.join(globs)}; change or omit --case and --skip"

@@ -133,6 +133,13 @@ def test_cases_of_files_are_shuffled_too(tmp_path: Path, capsys: pytest.CaptureF
     assert sorted(order("--shuffle", "7")) == order()
 
 
+@pytest.mark.parametrize(("option", "status"), [("--case", 0), ("--skip", 2)])
+def test_a_topic_names_cases_of_files_too(tmp_path: Path, option: str, status: int) -> None:
+    case = tmp_path / "case.py"
+    case.write_text(ATTACHED.replace("compare.unknown-1", "readiness.attached"), encoding="utf-8")
+    assert main([*SIMULATE, "--dry-run", "--case-file", str(case), option, "endpoints"]) == status
+
+
 def test_a_dry_run_of_a_file_is_about_its_case_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
