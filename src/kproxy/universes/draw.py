@@ -317,7 +317,7 @@ def _with_hints(choose: Chooser, service: CaseService) -> CaseService:
 
 
 def _node_of(endpoint: CaseEndpoint) -> str:
-    """The node of a endpoint, whose name its place begins with (``a1``, ``a``)."""
+    """The node of an endpoint, whose name its place begins with (``a1``, ``a``)."""
     return endpoint.on[0]
 
 

@@ -43,7 +43,7 @@ def needs_pod_cidrs(config: Configuration) -> bool:
 def wait_for_node(config: Configuration, store: ClusterStore, name: str) -> Node | None:
     """The Node with its addresses, and with its pods' networks where they are needed.
 
-    Both times run from the first list of the Node: what an API server that is away takes does not count.
+    The first time runs from the first list of the Node, so an API server that is away costs none of it; the second follows it.
     Once the first is over, the Node is returned without addresses, or None without a Node.  Raises `PodCIDRsMissing`.
 
     Clause ``restart.zone-label.followed``.

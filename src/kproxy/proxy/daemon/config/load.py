@@ -129,6 +129,8 @@ class _DuplicateAware(PlainScalars, _Loader):  # type: ignore[valid-type, misc]
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002 - PyYAML's
         seen: set[str] = set()
         for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(None, None, "a key must be a scalar", key.start_mark)
             if key.value in seen:
                 self.duplicates.append(f'line {key.start_mark.line + 1}: key "{key.value}" is given twice')
             seen.add(key.value)

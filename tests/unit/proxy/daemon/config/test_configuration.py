@@ -396,3 +396,8 @@ def test_of_several_documents_the_first_is_read_and_the_others_are_reported(more
 def test_a_first_document_that_is_empty_is_no_configuration() -> None:
     with pytest.raises(InvalidConfiguration):
         load_configuration(f"---\n---\n{HEAD}")
+
+
+def test_a_key_that_is_no_scalar_is_a_syntax_error_with_its_line() -> None:
+    (text,) = problems_of("conntrack: {{ .Values.conntrack }}\n").values()
+    assert text.startswith("neither YAML nor JSON: line ")
