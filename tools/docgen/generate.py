@@ -67,7 +67,7 @@ def _head(cases: Sequence[Case], clauses: Mapping[ClauseId, Clause]) -> str:
 
 # Catalogue
 
-{len(cases)} cases hold a proxy to {len(clauses)} clauses. `kproxy conformance list` prints the cases, with `-o json` for programs;
+{len(cases)} cases check a proxy against {len(clauses)} clauses. `kproxy conformance list` prints the cases, with `-o json` for programs;
 [judging a service proxy](conformance.md) describes how to run them.
 
 Cases: {_contents(cases)}.

@@ -1,4 +1,4 @@
-"""The reported bugs that cases hold a proxy to: docs/spec/regressions.md, written by `tools.docgen`."""
+"""The reported bugs that cases look for: docs/spec/regressions.md, written by `tools.docgen`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def page() -> str:
 
 # Reported bugs
 
-{len(REGRESSIONS)} bugs of service proxies, as their users reported them. Of the {len(own)} that network namespaces can show, cases hold {len(held)}.
+{len(REGRESSIONS)} bugs of service proxies, as their users reported them. Of the {len(own)} that network namespaces can show, cases check {len(held)}.
 `kproxy conformance list --regression 139628` names the cases of a report, by the number of its issue or by its id here.
 
 {tables.markdown_table("", ("id", "reported", "of", "what happened", "cases, or why none"), _rows()).lstrip()}

@@ -97,7 +97,7 @@ _SUBJECT = (
             name=f"--{client}",
             users=OptionUser.CLUSTER,
             metavar="URL",
-            help=f"an agent [outside of the cluster](kind.md#clients-outside), in the place of the lab's {client}",
+            help=f"an agent [outside of the cluster](kind.md#clients-outside), instead of the lab's {client}",
         )
         for client in ("client", "remote")
     ),

@@ -74,7 +74,7 @@ _SIMULATE = (
         metavar="FILE",
         type=Path,
         default=None,
-        help="the schedule of a file, as a failing universe leaves it, in place of seeds; known deviations are not excused there",
+        help="the schedule of a file, as a failing universe leaves it, instead of seeds; known deviations are not excused there",
     ),
     CommandOption(
         name="--out",

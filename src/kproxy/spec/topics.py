@@ -1,8 +1,8 @@
 """The topics of the specification: the one partition that clauses, cases, behaviours, mutants and docs share.
 
-Only data.  A topic's name is a file's name everywhere (``-`` written ``_`` in Python): `kproxy.spec.clauses`,
-`kproxy.conformance.cases`, ``tests/mutants``, ``docs/spec/topics``; and a table's name in ``behaviours.toml``.
-The first word of an ID leads to its topic: `topic_of_clause`, `topic_of_case`.
+Only data.  A topic has a page in ``docs/spec/topics``, and most have a file of that name (``-`` written ``_`` in Python) in
+`kproxy.spec.clauses`, `kproxy.conformance.cases` and ``tests/mutants``.  An ID may begin with another word than its topic's name:
+`topic_of_clause` and `topic_of_case` find the topic.
 """
 
 from __future__ import annotations
