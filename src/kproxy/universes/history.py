@@ -122,14 +122,26 @@ class ObjectHistory:
         }
         return sorted((t for t in times if -inf < t <= until), reverse=True)
 
-    def has_no_proxy(self, node: str, at: float) -> bool:
-        """True while a node has no proxy, or one that has not served yet."""
+    def is_unseen(self, node: str, at: float) -> bool:
+        """True if a node had no proxy at a time, or one that had not served yet, or that another fault held back until it ended."""
         return any(
-            begin <= at <= self._taken_over(node, end)
+            self._held_back(node, begin) <= at <= self._taken_over(node, end)
             for fault in self._faults
             if fault.node == node
             for begin, end in _without_proxy(fault)
         )
+
+    def _held_back(self, node: str, end: float) -> float:
+        """Time since which a proxy that ends then need not have written anything, because of other faults."""
+        since = end
+        for fault in sorted(self._faults, key=lambda fault: fault.at, reverse=True):
+            if (
+                not _without_proxy(fault)
+                and fault.concerns(node)
+                and fault.at < since < self._recovered[fault]
+            ):
+                since = fault.at
+        return since
 
     def _taken_over(self, node: str, begin: float) -> float:
         """Time by which a proxy that starts at ``begin`` serves: later where another fault keeps it from that."""

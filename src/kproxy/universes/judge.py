@@ -235,7 +235,7 @@ class _Judge:
         return self.history.clusters(sent.to.service, self._since(sent, seen), seen.until / SECOND)
 
     def _was_lost_unseen(self, sent: Packets, at: float) -> bool:
-        """True if a flow's frontend went while its node had no proxy: one that starts then cannot know whose it was.
+        """True if a flow's frontend went unseen by its node's proxy: one that starts later cannot know whose it was.
 
         It knows the addresses that were cluster IPs, by their ServiceCIDR.
         """
@@ -246,7 +246,7 @@ class _Judge:
             before = changed - _BEFORE
             (cluster,) = self.history.clusters(sent.to.service, before, before)
             if any(matched_ports(cluster, node, packet)):
-                return self.history.has_no_proxy(self._bound(sent).node, changed)
+                return self.history.is_unseen(self._bound(sent).node, changed)
         return False
 
     def _require_answerable(self, sent: Packets, lawful: Expectation) -> None:
@@ -268,7 +268,7 @@ class _Judge:
         if not connection and self.history.takes_no_connections(begin, end):
             raise Unjudged("connection tracking was full")
         if _DELETED in lawful.clauses and self._was_lost_unseen(sent, begin):
-            raise Unjudged("its frontend went while no proxy ran")
+            raise Unjudged("its frontend went while no proxy could see it")
         if _broke_off(seen, bound.packet) and self.history.is_changing(service, bound.node, begin, end):
             raise Unjudged("the rules may have changed between packet and answer")
         self.violations.append(

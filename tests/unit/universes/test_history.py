@@ -137,8 +137,27 @@ def test_a_change_is_unseen_where_no_proxy_ran_or_none_had_served_yet(
     assert history.changes("web", 40.0) == [changed, 0.0]
     assert history.changes("web", 5.0) == [0.0]
     assert history.changes("api", 40.0) == []
-    assert history.has_no_proxy("a", changed) is unseen
-    assert not history.has_no_proxy("b", changed)
+    assert history.is_unseen("a", changed) is unseen
+    assert not history.is_unseen("b", changed)
+
+
+@pytest.mark.parametrize(
+    ("changed", "unseen"),
+    [(5.0, False), (6.5, True), (30.0, True), (50.0, True), (55.0, False), (61.0, True)],
+)
+def test_a_change_is_unseen_by_a_proxy_that_a_fault_holds_back_until_it_ends(
+    changed: float,
+    unseen: bool,  # noqa: FBT001
+) -> None:
+    """The lock is held from 6 s; the proxy of node a is killed before it need have written, that of b is not."""
+    faults = (
+        TimedFault(at=6.0, seconds=10.0, kind=FaultKind.XTABLES_LOCKED),
+        TimedFault(at=40.0, seconds=1.0, kind=FaultKind.PROXY_KILLED, node="a"),
+        TimedFault(at=60.0, seconds=2.0, kind=FaultKind.PROXY_KILLED, node="a"),
+    )
+    history = ObjectHistory(schedule((0.0, Apply(WEB)), (changed, Delete(WEB)), faults=faults))
+    assert history.is_unseen("a", changed) is unseen
+    assert not history.is_unseen("b", changed)
 
 
 def test_too_many_states_are_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:

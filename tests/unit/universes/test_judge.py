@@ -225,7 +225,7 @@ def test_a_frontend_that_went_while_no_proxy_ran_is_not_judged(deleted: float, t
     ]
     found = judge_universe(schedule, Recording(tuple(lines)))
     assert bool(found.violations) is bad
-    assert found.unjudged == ({} if bad else {"its frontend went while no proxy ran": 1})
+    assert found.unjudged == ({} if bad else {"its frontend went while no proxy could see it": 1})
 
 
 def test_a_failure_of_the_subject_is_one_and_of_the_harness_is_not() -> None:
