@@ -28,8 +28,10 @@ import os
 import socket
 import struct
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from kproxy.linux import socket_constants
@@ -39,6 +41,15 @@ CLONE_NEWNET = 0x40000000
 
 _THIS_THREAD = "/proc/thread-self/ns/net"
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _Thread(threading.local):
+    """What is known of a thread; ``entered``: descriptor of the namespace that it is in, None for the process's own."""
+
+    entered: int | None = None
+
+
+_thread = _Thread()
 
 
 class LabError(Exception):
@@ -64,15 +75,14 @@ class Namespace:
     @contextmanager
     def entered(self) -> Iterator[None]:
         """Run the body with this thread in the namespace; the body must not ``await``."""
-        home = os.open(_THIS_THREAD, os.O_RDONLY | os.O_CLOEXEC)
+        home, outside = _own_namespace(), _thread.entered
+        _setns(self.descriptor)
+        _thread.entered = self.descriptor
         try:
-            _setns(self.descriptor)
-            try:
-                yield
-            finally:
-                _setns(home)
+            yield
         finally:
-            os.close(home)
+            _setns(home if outside is None else outside)
+            _thread.entered = outside
 
     def socket(self, family: int, kind: int, protocol: int = 0) -> socket.socket:
         """Non-blocking socket made inside."""
@@ -180,6 +190,12 @@ class CurrentNamespace(Namespace):
     def entered(self) -> Iterator[None]:
         """Run the body."""
         yield
+
+
+@cache
+def _own_namespace() -> int:
+    """Descriptor of this process's network namespace, opened by a thread that is still in it."""
+    return os.open(_THIS_THREAD, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _link_state(control: socket.socket, interface: str) -> bool:

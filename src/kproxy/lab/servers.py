@@ -34,7 +34,7 @@ class Servers:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._ears: dict[tuple[str, int, Protocol], list[ListeningSocket]] = {}
+        self._listeners: dict[tuple[str, int, Protocol], list[ListeningSocket]] = {}
         self._connections: set[ServerConnection] = set()
         self._hanging: list[socket.socket] = []
         self._by_number: dict[int, ServerConnection] = {}
@@ -54,18 +54,18 @@ class Servers:
 
         OSError when the port is taken, or the kernel lacks the protocol.
         """
-        listeners = self._ears.setdefault((namespace.name, port, protocol), [])
+        listeners = self._listeners.setdefault((namespace.name, port, protocol), [])
         for address in addresses:
             listener = _listening(namespace, address, port, protocol)
             if protocol is Protocol.UDP:
-                self._loop.add_reader(listener.fileno(), self._datagrams, listener, who)
+                self._loop.add_reader(listener.fileno(), self._datagrams, listener, port, who)
             else:
                 self._loop.add_reader(listener.fileno(), self._accept, listener, who, namespace.name)
             listeners.append(listener)
 
     def stop(self, namespace: Namespace, port: int, protocol: Protocol) -> None:
         """Close a listening socket; open connections stay."""
-        for listener in self._ears.pop((namespace.name, port, protocol), []):
+        for listener in self._listeners.pop((namespace.name, port, protocol), []):
             self._loop.remove_reader(listener.fileno())
             listener.close()
 
@@ -82,11 +82,11 @@ class Servers:
 
     def close(self) -> None:
         """Stop all servers and drop their connections."""
-        for listeners in self._ears.values():
+        for listeners in self._listeners.values():
             for listener in listeners:
                 self._loop.remove_reader(listener.fileno())
                 listener.close()
-        self._ears.clear()
+        self._listeners.clear()
         for end in self._hanging:
             end.close()
         for connection in list(self._connections):
@@ -131,7 +131,7 @@ class Servers:
             if self._by_number.get(number) is connection:
                 del self._by_number[number]
 
-    def _datagrams(self, listener: ListeningSocket, who: str) -> None:
+    def _datagrams(self, listener: ListeningSocket, port: int, who: str) -> None:
         for _ in range(_BATCH):
             try:
                 data, ancillary, _, peer = listener.recvmsg(1 << 16, 64)
@@ -139,38 +139,19 @@ class Servers:
                 return
             except OSError:  # an ICMP error about an earlier reply
                 continue
-            self._answer_datagram(listener, who, data, _packet_info(ancillary), peer)
+            info = _packet_info(ancillary)
+            reception = Reception(who, Socket(_own_address(info), port), packets.socket_of(peer))
+            if reply := self._reply_to_datagram(reception, data):
+                with suppress(OSError):  # no way back: the sender sees silence, the record has the reason
+                    listener.sendmsg([reply], [_answer_from(info)], 0, peer)
 
-    def _answer_datagram(
-        self,
-        listener: ListeningSocket,
-        who: str,
-        data: bytes,
-        info: tuple[int, int, bytes],
-        peer: tuple[object, ...],
-    ) -> None:
+    def _reply_to_datagram(self, reception: Reception, data: bytes) -> bytes:
         request = _decode(data)
         if request is None:
-            self._greet_datagram(listener, who, info, peer)
-            return
+            return self.greet(reception).encode() if self.greet else b""
         number, size = request
-        at = Socket(_own_address(info), listener.getsockname()[1])
-        reception = Reception(who, at, packets.socket_of(peer))
         self._record(number, reception)
-        reply = message.encode_reply(_reply(number, reception, size), data[message.REQUEST_HEADER :])
-        try:
-            listener.sendmsg([reply], [_answer_from(info)], 0, peer)
-        except OSError:  # no way back: the sender sees silence, the record has the reason
-            return
-
-    def _greet_datagram(
-        self, listener: ListeningSocket, who: str, info: tuple[int, int, bytes], peer: tuple[object, ...]
-    ) -> None:
-        if self.greet is not None:
-            at = Socket(_own_address(info), listener.getsockname()[1])
-            text = self.greet(Reception(who, at, packets.socket_of(peer)))
-            with suppress(OSError):
-                listener.sendmsg([text.encode()], [_answer_from(info)], 0, peer)
+        return message.encode_reply(_reply(number, reception, size), data[message.REQUEST_HEADER :])
 
 
 class ServerConnection:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kproxy.conformance.subjects.subject import load_subject
 from kproxy.conformance.testbeds.environment import iptables_variant
+from kproxy.universes.event_loop import UniverseLoop
 from kproxy.universes.play import play_schedule
 from kproxy.universes.schedule_files import read_schedule
 from kproxy.universes.stop import parse_stop
@@ -22,4 +23,5 @@ if __name__ == "__main__":
     subject = load_subject(proxy, binary)
     schedule = read_schedule(Path(file))
     played = play_schedule(schedule, subject, mode, iptables_variant(variant), parse_stop(stop))
-    sys.exit(asyncio.run(played))
+    with asyncio.Runner(loop_factory=UniverseLoop) as runner:
+        sys.exit(runner.run(played))

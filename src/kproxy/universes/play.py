@@ -98,25 +98,27 @@ class Universe:
     other_program: OtherProgram
     before: Mapping[str, frozenset[str]]
     write: Callable[[Line], None]
+    loop: asyncio.AbstractEventLoop = field(init=False)
     world: World = field(init=False)
     watches: Counter[ResourceKind] = field(init=False)
     """Watches that the settled proxies have open."""
     faults: UniverseFaults = field(init=False)
-    began: int = 0
+    began: float = 0
 
     def __post_init__(self) -> None:
         self.faults = UniverseFaults(self.schedule.seed, self.server, self.proxies, self.other_program)
+        self.loop = asyncio.get_running_loop()
         self.world = World(self.instance)
         self.watches = Counter(self.server.current_watches)
 
     @property
     def now(self) -> int:
-        """Nanoseconds since the beginning."""
-        return time.monotonic_ns() - self.began
+        """Nanoseconds since the beginning, by the event loop's clock."""
+        return round((self.loop.time() - self.began) * SECOND)
 
     async def play(self, until: float) -> None:
         """Do all that the schedule says, at its times, but nothing after ``until``."""
-        self.began = time.monotonic_ns()
+        self.began = self.loop.time()
         with suppress(TimeoutError):
             async with asyncio.timeout(until):
                 await self._play()
@@ -274,9 +276,10 @@ async def play_schedule(
     """
     instance = Instance(schedule.case, schedule.family, 0, 0)
     began = time.monotonic_ns()
+    lines: list[bytes] = []
 
     def write(line: Line) -> None:
-        sys.stdout.buffer.write(encode_line(line))
+        lines.append(encode_line(line))
 
     try:
         async with open_universe(schedule, instance, subject, mode, variant, write) as universe:
@@ -293,6 +296,7 @@ async def play_schedule(
     except (SubjectFailed, HarnessError, LabError) as reason:
         blamed = isinstance(reason, SubjectFailed)
         write(Failed(at=time.monotonic_ns() - began, subject=blamed, text=str(reason)))
+    sys.stdout.buffer.write(b"".join(lines))
     sys.stdout.buffer.flush()
     return 0
 

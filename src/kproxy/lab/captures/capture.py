@@ -1,10 +1,10 @@
-"""Captures: one packet socket per namespace, sorted by the probe each packet belongs to.
+"""Captures: one ring of packets per namespace, sorted by the probe each packet belongs to.
 
 Captures only read; nothing is sent here. Theory of operation:
 
 A probe's outcome cannot be had from the sender's socket alone. A TCP RST and an ICMP port unreachable are both
 ECONNREFUSED there; an ICMP error that quotes another destination is not delivered to it at all; and silence does not
-show where the packet was lost. So each namespace has one AF_PACKET socket with the filter of `bpf`, which passes the
+show where the packet was lost. So each namespace has one packet socket with the filter of `bpf`, which passes the
 first packets of probes, resets that reply to them, and ICMP errors, and nothing else.
 
 A packet belongs to a probe by the probe's number, which address translation leaves alone
@@ -21,22 +21,15 @@ known of a probe is kept until it is judged (`forget`).
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import select
-import socket
-import struct
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from kproxy.lab.captures import bpf
+from kproxy.lab.captures.ring import FRAMES, PacketRing
 from kproxy.lab.namespaces import Namespace
 from kproxy.lab.probes import packets
 from kproxy.lab.probes.observation import Direction, Refused, Reset, Sighting, Socket
-from kproxy.linux import socket_constants
-
-_BUFFER = 8 << 20
-_BATCH = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,31 +44,27 @@ class _Captured:
 class Captures:
     """Running captures in some namespaces; create it inside a running event loop."""
 
-    def __init__(self, namespaces: Iterable[Namespace]) -> None:
+    def __init__(self, namespaces: Iterable[Namespace], frames: int = FRAMES) -> None:
+        """``frames``: packets that each has room for until they are read. Raises OSError."""
         self._loop = asyncio.get_running_loop()
         self._seen: dict[int, list[_Captured]] = {}
         self._watchers: dict[int, tuple[str, Socket | None, Callable[[Refused | Reset], None]]] = {}
         self._ports: dict[tuple[str, int], int] = {}
         self._tags: dict[int, int] = {}
-        self._lost = 0
-        self._sockets = [(namespace.name, open_capture(namespace, bpf.PROBES)) for namespace in namespaces]
-        self._by_number = {capture.fileno(): (name, capture) for name, capture in self._sockets}
-        self._read_from: dict[socket.socket, None] = {}
-        self._poll = select.poll()
-        for number, (name, capture) in self._by_number.items():
-            self._poll.register(number, select.POLLIN)
-            self._loop.add_reader(number, self._read, name, capture)
+        self._rings = [
+            (namespace.name, PacketRing(namespace, bpf.PROBES, frames)) for namespace in namespaces
+        ]
+        for name, ring in self._rings:
+            self._loop.add_reader(ring.fileno(), self._read, name, ring)
 
     def close(self) -> None:
         """Close all captures."""
-        captures = [capture for _, capture in self._sockets]
-        self._sockets = []
-        self._poll = select.poll()
-        self._read_from.clear()
-        for capture in captures:
-            self._loop.remove_reader(capture.fileno())
-        with ThreadPoolExecutor(len(captures) or 1) as pool:  # each close waits for an RCU grace period
-            list(pool.map(socket.socket.close, captures))
+        rings = [ring for _, ring in self._rings]
+        self._rings = []
+        for ring in rings:
+            self._loop.remove_reader(ring.fileno())
+        with ThreadPoolExecutor(len(rings) or 1) as pool:  # each close waits for an RCU grace period
+            list(pool.map(PacketRing.close, rings))
 
     def watch(
         self,
@@ -97,9 +86,8 @@ class Captures:
 
     def drain(self) -> None:
         """Read all that has been captured so far."""
-        for number, _ in self._poll.poll(0):
-            while self._read(*self._by_number[number]):
-                pass
+        for name, ring in self._rings:
+            self._read(name, ring)
 
     def sightings(self, number: int) -> tuple[Sighting, ...]:
         """First packets of this probe seen so far; `drain` first."""
@@ -120,31 +108,15 @@ class Captures:
         self._tags.clear()
 
     def lost(self) -> int:
-        """Number of packets dropped for want of buffer space, since the start; `drain` first: a full buffer has been read from."""
-        for capture in self._read_from:
-            statistics = capture.getsockopt(
-                socket_constants.SOL_PACKET, socket_constants.PACKET_STATISTICS, 8
-            )
-            self._lost += struct.unpack("II", statistics)[1]
-        self._read_from.clear()
-        return self._lost
+        """Number of packets dropped for want of buffer space, since the start; `drain` first."""
+        return sum(ring.lost for _, ring in self._rings)
 
-    def _read(self, name: str, capture: socket.socket) -> bool:
-        """Read at most a batch of packets; True if there may be more."""
-        self._read_from[capture] = None
-        for _ in range(_BATCH):
-            try:
-                data, address = capture.recvfrom(bpf.SNAP)
-            except BlockingIOError:
-                return False
-            except OSError:  # an interface went down
-                continue
-            known = packets.identify(data)
-            if known:
-                outgoing = address[2] == socket.PACKET_OUTGOING
-                captured = _Captured(name, address[0], outgoing, known[0], data)
+    def _read(self, name: str, ring: PacketRing) -> None:
+        """Read all packets that wait."""
+        for packet in ring.read():
+            if known := packets.identify(packet.data):
+                captured = _Captured(name, packet.interface, packet.outgoing, known[0], packet.data)
                 self._take(self._number(known[1], captured), captured)
-        return True
 
     def _number(self, mark: int, captured: _Captured) -> int:
         """Number of the probe that a packet's identifier stands for: the same, except for SCTP tags."""
@@ -165,24 +137,6 @@ class Captures:
         refusal = _refusal(captured)
         if about is None or isinstance(refusal, Reset) or refusal.about == about:
             refused(refusal)
-
-
-def open_capture(namespace: Namespace, program: bytes) -> socket.socket:
-    """Non-blocking packet socket (from the network layer up) with this filter attached."""
-    capture = namespace.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(socket_constants.ETH_P_ALL))
-    attach(capture, program)
-    try:
-        capture.setsockopt(socket.SOL_SOCKET, socket_constants.SO_RCVBUFFORCE, _BUFFER)
-    except PermissionError:  # in a user namespace: up to rmem_max
-        capture.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
-    return capture
-
-
-def attach(capture: socket.socket, program: bytes) -> None:
-    """Attach a filter to a packet socket, in place of any other."""
-    buffer = ctypes.create_string_buffer(program, len(program))
-    attached = struct.pack("HP", len(program) // 8, ctypes.addressof(buffer))
-    capture.setsockopt(socket.SOL_SOCKET, socket_constants.SO_ATTACH_FILTER, attached)
 
 
 def _sighting(captured: _Captured) -> Sighting:

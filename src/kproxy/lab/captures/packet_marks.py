@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kproxy.lab.captures import bpf
-from kproxy.lab.captures.capture import attach, open_capture
+from kproxy.lab.captures.ring import SOCKET, attach
+from kproxy.lab.namespaces import Namespace
 from kproxy.lab.probes import packets
 from kproxy.lab.probes.observation import ProbeRequest, Socket
 from kproxy.linux import socket_constants
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _Ends = tuple[Socket, Socket]
 _MARK = struct.Struct("I")
+_BUFFER = 8 << 20
 
 
 Mark = int | None
@@ -28,7 +30,7 @@ Mark = int | None
 
 async def probe_marked(lab: Lab, request: ProbeRequest, mark: int) -> tuple[Traced, tuple[Mark, ...]]:
     """Send a probe whose packets its own kernel marks; returns also the marks that its first packets left with."""
-    with open_capture(lab.network[request.sender], bpf.PROBES) as capture:
+    with _open_capture(lab.network[request.sender], bpf.PROBES) as capture:
         reported = _reports_marks(capture)
         if not reported:
             attach(capture, bpf.marked(mark))
@@ -36,6 +38,17 @@ async def probe_marked(lab: Lab, request: ProbeRequest, mark: int) -> tuple[Trac
         seen = dict(_leaving(capture, mark))
     left = [(packet.source, packet.destination) for packet in traced.evidence.left(request.sender)]
     return traced, tuple(seen.get(ends) for ends in left if ends in seen or not reported)
+
+
+def _open_capture(namespace: Namespace, program: bytes) -> socket.socket:
+    """Non-blocking packet socket with this filter, and room for what arrives meanwhile."""
+    capture = namespace.socket(*SOCKET)
+    attach(capture, program)
+    try:
+        capture.setsockopt(socket.SOL_SOCKET, socket_constants.SO_RCVBUFFORCE, _BUFFER)
+    except PermissionError:  # in a user namespace: up to rmem_max
+        capture.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+    return capture
 
 
 def _reports_marks(capture: socket.socket) -> bool:

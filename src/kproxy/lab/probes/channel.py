@@ -76,6 +76,7 @@ class Channel:
         )  # kept as a number: the loop would format the socket, at the price of system calls
         self._stream = request.protocol is not Protocol.UDP
         self._begun = self._connected = False
+        self._own: Socket | None = None
         self._broken: Observation | None = None
         self._out = self._in = b""
         self._pending_number, self._padding = number, b""
@@ -94,7 +95,7 @@ class Channel:
         """Send a request of this number and padding and wait for the reply, at most ``patience`` seconds."""
         if self._broken is not None:
             return self._broken
-        if not self._stream:
+        if self._begun and not self._stream:
             self._forget_errors()
         self._result = self._loop.create_future()
         self._pending_number, self._padding = number, message.padding(number, size)
@@ -126,8 +127,13 @@ class Channel:
 
     @property
     def own(self) -> Socket:
-        """Socket's own address."""
-        return packets.socket_of(self._socket.getsockname())
+        """Socket's own address, which stays once it is connected."""
+        if self._own is not None:
+            return self._own
+        own = packets.socket_of(self._socket.getsockname())
+        if self._connected:
+            self._own = own
+        return own
 
     def _start(self) -> None:
         if not self._begun:
