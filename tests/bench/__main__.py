@@ -31,7 +31,7 @@ from kproxy.lab.processes import Xtables
 from kproxy.options.arguments import OldName
 from tests.bench import datapath, datapath_results, full_load, idle, place, relay, report
 from tests.bench.measure import measure
-from tests.bench.order import Order
+from tests.bench.parameters import Parameters
 from tests.bench.results import BOUND_FROM, Goal, Result, document, growth
 from tests.bench.world import Crowd, Size
 
@@ -74,10 +74,10 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
-        orders = _orders(options)
+        runs = _runs(options)
         if options.idle:
-            return _run_idle(orders, options, console)
-        return _run_datapath(orders, options, console) if options.datapath else _run(orders, options, console)
+            return _run_idle(runs, options, console)
+        return _run_datapath(runs, options, console) if options.datapath else _run(runs, options, console)
     except (InvalidSubject, LabError) as reason:
         console.print(str(reason), style="red")
         return 2
@@ -97,61 +97,63 @@ def _wanted(options: argparse.Namespace) -> RunOptions:
 
 
 def _measure_all(
-    orders: Sequence[Order],
-    measuring: Callable[[Order, Progress], Coroutine[object, object, Found]],
+    runs: Sequence[Parameters],
+    measuring: Callable[[Parameters, Progress], Coroutine[object, object, Found]],
     console: Console,
 ) -> tuple[list[Found], int]:
-    """What was found for each order, and the exit status by the troubles of the proxies; raises `LabError`."""
+    """What was found for each run, and the exit status by the troubles of the proxies; raises `LabError`."""
     found: list[Found] = []
     status = 0
-    for order in orders:
+    for parameters in runs:
         try:
-            with console.status(order.title) as line:
-                found.append(asyncio.run(measuring(order, partial(_show_progress, line, order.title))))
+            with console.status(parameters.title) as line:
+                found.append(
+                    asyncio.run(measuring(parameters, partial(_show_progress, line, parameters.title)))
+                )
         except LabError as reason:
-            raise LabError(f"{order.title}: {reason}") from reason
+            raise LabError(f"{parameters.title}: {reason}") from reason
         for name, trouble in found[-1].troubles.items():
-            console.print(f"{name} {order.title}: {trouble}", style="red", markup=False)
-            status = 1 if name == order.subjects[0].name else status
+            console.print(f"{name} {parameters.title}: {trouble}", style="red", markup=False)
+            status = 1 if name == parameters.subjects[0].name else status
     return found, status
 
 
-def _run(orders: Sequence[Order], options: argparse.Namespace, console: Console) -> int:
-    found, status = _measure_all(orders, measure, console)
+def _run(runs: Sequence[Parameters], options: argparse.Namespace, console: Console) -> int:
+    found, status = _measure_all(runs, measure, console)
     results = [result for measured in found for result in measured.results]
     if results:
-        _report(results, orders[0], options, console)
+        _report(results, runs[0], options, console)
     return 1 if any(not goal.reached for goal in _binding(results)) else status
 
 
-def _run_idle(orders: Sequence[Order], options: argparse.Namespace, console: Console) -> int:
+def _run_idle(runs: Sequence[Parameters], options: argparse.Namespace, console: Console) -> int:
     """CPU time and memory of proxies at rest; there are no goals."""
 
-    def measuring(order: Order, progress: Progress) -> Coroutine[object, object, idle.Measured]:
-        return idle.measure(order, options.idle, options.unrelated, progress)
+    def measuring(parameters: Parameters, progress: Progress) -> Coroutine[object, object, idle.Measured]:
+        return idle.measure(parameters, options.idle, options.unrelated, progress)
 
-    found, status = _measure_all(orders, measuring, console)
+    found, status = _measure_all(runs, measuring, console)
     results = [result for measured in found for result in measured.results]
     idle.show(console, results)
-    facts = _show_facts(orders[0], console)
+    facts = _show_facts(runs[0], console)
     _save(idle.document(results, facts), options.json or options.results / "idle.json", console)
     return status
 
 
-def _run_datapath(orders: Sequence[Order], options: argparse.Namespace, console: Console) -> int:
+def _run_datapath(runs: Sequence[Parameters], options: argparse.Namespace, console: Console) -> int:
     """The cost of the rules for traffic; there are no goals."""
     crowd = Crowd(options.endpoints) if options.endpoints else None
     extent = datapath.Extent(options.connects, crowd, load=options.load, churn=options.churn)
 
-    def measuring(order: Order, progress: Progress) -> Coroutine[object, object, datapath.Measured]:
-        return datapath.measure(order, extent, progress)
+    def measuring(parameters: Parameters, progress: Progress) -> Coroutine[object, object, datapath.Measured]:
+        return datapath.measure(parameters, extent, progress)
 
-    measured, status = _measure_all(orders, measuring, console)
+    measured, status = _measure_all(runs, measuring, console)
     samples = [sample for each in measured for sample in each.samples]
     loads = [load for each in measured for load in each.loads]
     datapath_results.show(console, samples)
     full_load.show(console, loads)
-    facts = _show_facts(orders[0], console)
+    facts = _show_facts(runs[0], console)
     found = datapath_results.document(samples, facts) | {"load": full_load.document(loads)}
     _save(found, options.json or options.results / "datapath.json", console)
     picture = options.results / "datapath.svg"
@@ -160,8 +162,8 @@ def _run_datapath(orders: Sequence[Order], options: argparse.Namespace, console:
     return status
 
 
-def _show_facts(order: Order, console: Console) -> dict[str, str]:
-    facts = _facts(order)
+def _show_facts(parameters: Parameters, console: Console) -> dict[str, str]:
+    facts = _facts(parameters)
     console.print(f"load {facts['load']}, {facts['processors']} processors", highlight=False)
     return facts
 
@@ -182,28 +184,31 @@ def _binding(results: Sequence[Result]) -> list[Goal]:
     return [goal for result in bound if _binds(result) for goal in result.goals()] + list(growth(bound))
 
 
-def _report(results: list[Result], order: Order, options: argparse.Namespace, console: Console) -> None:
+def _report(
+    results: list[Result], parameters: Parameters, options: argparse.Namespace, console: Console
+) -> None:
     report.show(console, results)
     for result in results:
         report.verdicts(console, result, binding=_binds(result))
     report.growth_verdicts(console, growth([result for result in results if result.subject == BOUND]))
     options.results.mkdir(parents=True, exist_ok=True)
-    facts = _facts(order)
+    facts = _facts(parameters)
     _save(document(results, facts), options.json or options.results / "bench.json", console)
     picture = options.results / "bench.svg"
     if report.plot(results, picture):
         console.print(f"plot: {picture}", highlight=False)
 
 
-def _facts(order: Order) -> dict[str, str]:
+def _facts(parameters: Parameters) -> dict[str, str]:
     """Environment that the figures depend on, with the version of each proxy."""
-    first, *others = order.subjects
+    first, *others = parameters.subjects
     versions = {
-        f"subject {one.name}": environment.environment_facts(one, order.variant)["subject"] for one in others
+        f"subject {one.name}": environment.environment_facts(one, parameters.variant)["subject"]
+        for one in others
     }
     load = " ".join(f"{load:.2f}" for load in os.getloadavg())
     return (
-        environment.environment_facts(first, order.variant)
+        environment.environment_facts(first, parameters.variant)
         | versions
         | {"load": load, "processors": str(os.cpu_count())}
     )
@@ -213,11 +218,11 @@ def _binds(result: Result) -> bool:
     return result.subject == BOUND and result.endpoints >= BOUND_FROM
 
 
-def _orders(options: argparse.Namespace) -> list[Order]:
+def _runs(options: argparse.Namespace) -> list[Parameters]:
     subjects = _subjects(options)
     variants = [Xtables[options.iptables.upper()]] if options.iptables else list(_variants(options.mode))
     return [
-        Order(
+        Parameters(
             subjects=subjects,
             mode=options.mode,
             variant=variant,

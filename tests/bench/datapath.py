@@ -33,7 +33,6 @@ from kproxy.model.network import Family, Protocol
 from tests.bench import full_load, world
 from tests.bench.changes import CHANGES
 from tests.bench.connects import Connect, Connector, Destination, Kind
-from tests.bench.contestant import START_EVERY
 from tests.bench.datapath_results import (
     CROWD,
     DIRECT,
@@ -51,13 +50,14 @@ from tests.bench.datapath_results import (
     amid,
 )
 from tests.bench.full_load import SINK, Loaded, Target
-from tests.bench.order import Order
+from tests.bench.measured_proxy import START_EVERY
+from tests.bench.parameters import Parameters
 from tests.bench.process import Tree
 from tests.bench.stage import Stage, open_stage, put
-from tests.bench.world import NODE, PORT, Backend, Crowd, Live
+from tests.bench.world import NODE, PORT, Crowd, Live, LiveEndpoint
 
 CLIENT = "a2"
-SERVER = Backend("a1", 9100)
+SERVER = LiveEndpoint("a1", 9100)
 WARM_UP = 50
 """Connections before those that count: addresses are resolved, and caches warm."""
 
@@ -102,7 +102,7 @@ class _Servers(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Contestant:
+class _Node:
     """One node: its client and, by place, its destinations with what was measured."""
 
     name: str
@@ -138,7 +138,7 @@ class _Contestant:
             await target.turn(connector, self.client, server, counts=counts)
 
 
-async def measure(order: Order, extent: Extent, progress: Callable[[str], None]) -> Measured:
+async def measure(parameters: Parameters, extent: Extent, progress: Callable[[str], None]) -> Measured:
     """Measure proxies in one mode at one size.
 
     Raises `kproxy.lab.namespaces.LabError` when this machine cannot.
@@ -146,47 +146,47 @@ async def measure(order: Order, extent: Extent, progress: Callable[[str], None])
     troubles: dict[str, str] = {}
     async with AsyncExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kproxy-bench-")))
-        connector, store = Connector(directory), _filled(order, extent.crowd)
-        contestants = [
+        connector, store = Connector(directory), _filled(parameters, extent.crowd)
+        nodes = [
             await stack.enter_async_context(_bare(connector, name, rules)) for name, rules in _BARE.items()
         ]
-        for subject in order.subjects:
+        for subject in parameters.subjects:
             progress(f"{subject.name}: start")
             try:
-                seat = _served(order, subject, store, extent.crowd, connector, directory)
-                contestants.append(await stack.enter_async_context(seat))
+                served_node = _served(parameters, subject, store, extent.crowd, connector, directory)
+                nodes.append(await stack.enter_async_context(served_node))
             except HarnessError as reason:
                 troubles[subject.name] = str(reason)
-        for contestant in contestants:
-            await contestant.turn(connector, WARM_UP, counts=False)
+        for node in nodes:
+            await node.turn(connector, WARM_UP, counts=False)
         turns = max(1, extent.connects // TURN)
         for number in range(turns):
             progress(f"turn {number + 1} of {turns}")
-            for contestant in _rotated(contestants, number):
-                await contestant.turn(connector, TURN, counts=True)
+            for node in _rotated(nodes, number):
+                await node.turn(connector, TURN, counts=True)
         for name, write in CHANGES.items() if extent.churn else ():
             progress(f"amid churn of {name}")
-            await _amid(name, write(store, order), contestants, connector, extent.churn)
+            await _amid(name, write(store, parameters), nodes, connector, extent.churn)
         for number in range(extent.load + bool(extent.load)):
             progress(f"load {number} of {extent.load}")
-            for contestant in _rotated(contestants, number):
-                await contestant.load(connector, counts=number > 0)
-    samples = tuple(each for one in contestants for each in _samples(order, one))
+            for node in _rotated(nodes, number):
+                await node.load(connector, counts=number > 0)
+    samples = tuple(each for one in nodes for each in _samples(parameters, one))
     return Measured(
-        samples, tuple(each for one in contestants if extent.load for each in _loads(order, one)), troubles
+        samples, tuple(each for one in nodes if extent.load for each in _loads(parameters, one)), troubles
     )
 
 
-def _rotated(contestants: list[_Contestant], number: int) -> list[_Contestant]:
+def _rotated(nodes: list[_Node], number: int) -> list[_Node]:
     """Each turn begins with another node."""
-    first = number % len(contestants)
-    return contestants[first:] + contestants[:first]
+    first = number % len(nodes)
+    return nodes[first:] + nodes[:first]
 
 
 async def _amid(
     churn: str,
     written: Coroutine[None, None, None],
-    contestants: list[_Contestant],
+    nodes: list[_Node],
     connector: Connector,
     seconds: float,
 ) -> None:
@@ -195,8 +195,8 @@ async def _amid(
     until = loop.time() + seconds
     try:
         for number in itertools.count():
-            for contestant in _rotated(contestants, number):
-                await contestant.turn_amid(connector, churn)
+            for node in _rotated(nodes, number):
+                await node.turn_amid(connector, churn)
             if changing.done() or loop.time() > until:
                 break
     finally:
@@ -205,31 +205,31 @@ async def _amid(
             await changing
 
 
-def _loads(order: Order, contestant: _Contestant) -> Iterator[Loaded]:
-    tools = f"{order.mode} {order.variant.name.lower()}"
-    for target in contestant.targets:
+def _loads(parameters: Parameters, node: _Node) -> Iterator[Loaded]:
+    tools = f"{parameters.mode} {parameters.variant.name.lower()}"
+    for target in node.targets:
         yield Loaded(
-            contestant.name,
-            "" if contestant.name in FLOORS else tools,
-            str(order.size),
+            node.name,
+            "" if node.name in FLOORS else tools,
+            str(parameters.size),
             target.kind,
             target.place,
             target.turns,
         )
 
 
-def _samples(order: Order, contestant: _Contestant) -> list[Samples]:
+def _samples(parameters: Parameters, node: _Node) -> list[Samples]:
     return [
         Samples(
-            contestant.name,
-            order.mode,
-            order.variant.name.lower(),
-            str(order.size),
+            node.name,
+            parameters.mode,
+            parameters.variant.name.lower(),
+            str(parameters.size),
             place,
             sorted(each.nanoseconds for each in found if not each.errno),
             sum(bool(each.errno) for each in found),
         )
-        for place, found in contestant.found.items()
+        for place, found in node.found.items()
     ]
 
 
@@ -245,16 +245,14 @@ _BARE = {
 
 
 @asynccontextmanager
-async def _bare(
-    connector: Connector, name: str, rules: Sequence[Sequence[str]]
-) -> AsyncIterator[_Contestant]:
+async def _bare(connector: Connector, name: str, rules: Sequence[Sequence[str]]) -> AsyncIterator[_Node]:
     """A node without a proxy; connections to the pod are all that it can make."""
     async with open_lab() as lab:
         for tool, rule in product(("iptables-nft", "ip6tables-nft"), rules):
             lab.network[NODE].run((tool, *rule))
         lab.network[NODE].set(_FORGET_SOON)
         with _serving(connector, lab.network[SERVER.pod]) as servers:
-            yield _Contestant(name, lab.network[CLIENT], servers, _SERVER)
+            yield _Node(name, lab.network[CLIENT], servers, _SERVER)
 
 
 _FORGET_SOON = {"netfilter/nf_conntrack_tcp_timeout_close": "1"}
@@ -269,30 +267,32 @@ def _serving(connector: Connector, pod: Namespace, *ports: int) -> Iterator[_Ser
 
 @asynccontextmanager
 async def _served(
-    order: Order,
+    parameters: Parameters,
     subject: Subject,
     store: ObjectStore,
     crowd: Crowd | None,
     connector: Connector,
     directory: Path,
-) -> AsyncIterator[_Contestant]:
+) -> AsyncIterator[_Node]:
     """A node with a proxy that has programmed everything.  Raises `HarnessError` if it does not."""
-    async with open_stage(subject, order.mode, order.variant, store) as stage:
+    async with open_stage(subject, parameters.mode, parameters.variant, store) as stage:
         stage.node.set(_FORGET_SOON)
         ports = crowd.ports if crowd else ()
         with _serving(connector, stage.namespace(SERVER.pod), *ports) as servers:
             tree = stage.start()
-            for live in world.standing(order.size):
-                await stage.answered(live, world.BACKENDS[0], START_EVERY, order.patience)
+            for live in world.standing(parameters.size):
+                await stage.answered(live, world.LIVE_ENDPOINTS[0], START_EVERY, parameters.patience)
             client = stage.namespace(CLIENT)
-            served = [Destination(live.cluster_ip, PORT, live.protocol) for live in _further(order)[::101]]
-            await _all_answer(connector, client, served, order.patience)
-            await stage.still(tree, order.patience)  # a proxy that answers may have rules to write yet
-            destinations = await _destinations(order, stage, directory)
+            served = [
+                Destination(live.cluster_ip, PORT, live.protocol) for live in _further(parameters)[::101]
+            ]
+            await _all_answer(connector, client, served, parameters.patience)
+            await stage.still(tree, parameters.patience)  # a proxy that answers may have rules to write yet
+            destinations = await _destinations(parameters, stage, directory)
             if crowd:
                 destinations[CROWD] = Destination(crowd.service.cluster_ip, PORT)
-            await _all_answer(connector, client, tuple(destinations.values()), order.patience)
-            yield _Contestant(subject.name, client, servers, destinations)
+            await _all_answer(connector, client, tuple(destinations.values()), parameters.patience)
+            yield _Node(subject.name, client, servers, destinations)
 
 
 async def _all_answer(
@@ -330,20 +330,20 @@ _EXTERNAL_IPS = _Listing("iptables", "KUBE-SERVICES", _ADDRESSES, lambda live: s
 _NODE_PORTS = _Listing("iptables", "KUBE-NODEPORTS", _PORTS, lambda live: str(live.node_port))
 
 
-async def _destinations(order: Order, stage: Stage, directory: Path) -> dict[str, Destination]:
+async def _destinations(parameters: Parameters, stage: Stage, directory: Path) -> dict[str, Destination]:
     async def ordered(lives: Sequence[Live], listing: _Listing) -> Sequence[Live]:
         lives = sorted(lives, key=lambda live: live.cluster_ip)
-        if order.mode != "iptables":
+        if parameters.mode != "iptables":
             return lives
-        return await _in_order_of_rules(stage.node, order.variant, directory, lives, listing)
+        return await _in_order_of_rules(stage.node, parameters.variant, directory, lives, listing)
 
-    lives = await ordered(world.measured(order.size), _SERVICES)
+    lives = await ordered(world.measured(parameters.size), _SERVICES)
     chosen = (lives[0], lives[len(lives) // 2], lives[-1])
-    port = (await ordered(world.with_node_ports(order.size), _NODE_PORTS))[-1].node_port
-    external = (await ordered(world.with_node_ports(order.size), _EXTERNAL_IPS))[-1].external_ip
+    port = (await ordered(world.with_node_ports(parameters.size), _NODE_PORTS))[-1].node_port
+    external = (await ordered(world.with_node_ports(parameters.size), _EXTERNAL_IPS))[-1].external_ip
     assert external is not None
-    ipv6 = (await ordered(world.of_ipv6(order.size), _SERVICES_IPV6))[-1]
-    udp = (await ordered(world.of_udp(order.size), _SERVICES))[-1]
+    ipv6 = (await ordered(world.of_ipv6(parameters.size), _SERVICES_IPV6))[-1]
+    udp = (await ordered(world.of_udp(parameters.size), _SERVICES))[-1]
     return {
         **_SERVER,
         **{place: Destination(live.cluster_ip, PORT) for place, live in zip(PLACES, chosen, strict=True)},
@@ -376,15 +376,15 @@ async def _listed(node: Namespace, command: Sequence[str]) -> str:
     return await run_in(node, command)
 
 
-def _further(order: Order) -> tuple[Live, ...]:
+def _further(parameters: Parameters) -> tuple[Live, ...]:
     """The Services beside those of the other benches."""
-    size = order.size
+    size = parameters.size
     return (*world.with_node_ports(size), *world.of_udp(size), *world.of_ipv6(size))
 
 
-def _filled(order: Order, crowd: Crowd | None) -> ObjectStore:
-    store, size = ObjectStore(), order.size
-    further = _further(order)
+def _filled(parameters: Parameters, crowd: Crowd | None) -> ObjectStore:
+    store, size = ObjectStore(), parameters.size
+    further = _further(parameters)
     with store.batch():
         for document in (*world.documents(size), *(crowd.documents() if crowd else ())):
             put(store, document)

@@ -21,9 +21,9 @@ from tests.bench import world
 from tests.bench.connects import Connector, Destination, Kind, Load
 from tests.bench.datapath_results import DIRECT, EXTERNAL, FLOOR, PLACES
 from tests.bench.process import Tree
-from tests.bench.world import Backend
+from tests.bench.world import LiveEndpoint
 
-SINK = Backend("a1", 9099)
+SINK = LiveEndpoint("a1", 9099)
 """The server of flows."""
 
 _SERVICE = "Service"

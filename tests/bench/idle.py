@@ -19,11 +19,11 @@ from kproxy.conformance.testbed import HarnessError
 from kproxy.lab.apiserver import ObjectStore
 from kproxy.lab.namespaces import Namespace
 from tests.bench import world
-from tests.bench.contestant import START_EVERY
-from tests.bench.order import Order
+from tests.bench.measured_proxy import START_EVERY
+from tests.bench.parameters import Parameters
 from tests.bench.process import Tree
 from tests.bench.stage import open_stage, put
-from tests.bench.world import BACKENDS
+from tests.bench.world import LIVE_ENDPOINTS
 
 INTERFACES = 500
 """Further interfaces of the node; each has two addresses of IPv4 and one of IPv6."""
@@ -66,21 +66,25 @@ class Measured:
     troubles: Mapping[str, str]
 
 
-async def measure(order: Order, seconds: float, rate: int, progress: Callable[[str], None]) -> Measured:
+async def measure(
+    parameters: Parameters, seconds: float, rate: int, progress: Callable[[str], None]
+) -> Measured:
     """Measure all proxies for so many seconds, while ``rate`` changes a second are written that concern none of them.
 
     Raises `kproxy.lab.namespaces.LabError` when this machine cannot.
     """
-    store, troubles, trees = _filled(order), dict[str, str](), dict[str, Tree]()
+    store, troubles, trees = _filled(parameters), dict[str, str](), dict[str, Tree]()
     async with AsyncExitStack() as stack:
-        for subject in order.subjects:
+        for subject in parameters.subjects:
             progress(f"{subject.name}: start")
             try:
-                stage = await stack.enter_async_context(open_stage(subject, order.mode, order.variant, store))
+                stage = await stack.enter_async_context(
+                    open_stage(subject, parameters.mode, parameters.variant, store)
+                )
                 _add_interfaces(stage.node)
                 tree = stage.start()
-                for live in world.standing(order.size):
-                    await stage.answered(live, BACKENDS[0], START_EVERY, order.patience)
+                for live in world.standing(parameters.size):
+                    await stage.answered(live, LIVE_ENDPOINTS[0], START_EVERY, parameters.patience)
                 trees[subject.name] = tree
             except HarnessError as reason:
                 troubles[subject.name] = str(reason)
@@ -90,7 +94,7 @@ async def measure(order: Order, seconds: float, rate: int, progress: Callable[[s
         before, began = {name: tree.cpu() for name, tree in trees.items()}, loop.time()
         changes = await _write_unrelated(store, rate, began + seconds)
         took = loop.time() - began
-        tools = order.mode, order.variant.name.lower(), str(order.size)
+        tools = parameters.mode, parameters.variant.name.lower(), str(parameters.size)
         results = tuple(
             Idle(
                 name,
@@ -168,9 +172,9 @@ def _add_interfaces(node: Namespace) -> None:
     node.run(("ip", "-batch", "-"), "\n".join(lines) + "\n")
 
 
-def _filled(order: Order) -> ObjectStore:
+def _filled(parameters: Parameters) -> ObjectStore:
     store = ObjectStore()
     with store.batch():
-        for each in world.documents(order.size):
+        for each in world.documents(parameters.size):
             put(store, each)
     return store

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from kproxy.lab.apiserver import ObjectStore
 from tests.bench import world
-from tests.bench.contestant import Contestant
 from tests.bench.floors import IptablesFloor, NftablesFloor
-from tests.bench.order import Order
+from tests.bench.measured_proxy import MeasuredProxy
+from tests.bench.parameters import Parameters
 from tests.bench.results import Cost, Floor, Result
 from tests.bench.stage import put
-from tests.bench.world import BACKENDS, Size
+from tests.bench.world import LIVE_ENDPOINTS, Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,22 +29,24 @@ class Measured:
     troubles: Mapping[str, str]
 
 
-async def measure(order: Order, progress: Callable[[str], None]) -> Measured:
+async def measure(parameters: Parameters, progress: Callable[[str], None]) -> Measured:
     """Measure proxies in one mode at one size.
 
     Raises `kproxy.lab.namespaces.LabError` when this machine cannot.
     """
-    with _floor(order) as floor:
-        bare, store = BareTool(floor, progress), _filled(order.size)
-        contestants = [Contestant(order, subject, store, bare, progress) for subject in order.subjects]
-        for turn in range(1, order.repeat + 1):
+    with _floor(parameters) as floor:
+        bare, store = BareTool(floor, progress), _filled(parameters.size)
+        proxies = [
+            MeasuredProxy(parameters, subject, store, bare, progress) for subject in parameters.subjects
+        ]
+        for turn in range(1, parameters.repeat + 1):
             bare.whole()
-            for contestant in contestants:
-                await contestant.turn(last=turn == order.repeat)
+            for proxy in proxies:
+                await proxy.turn(last=turn == parameters.repeat)
         found = bare.samples()
     return Measured(
-        tuple(contestant.result(found) for contestant in contestants if not contestant.trouble),
-        {contestant.name: contestant.trouble for contestant in contestants if contestant.trouble},
+        tuple(proxy.result(found) for proxy in proxies if not proxy.trouble),
+        {proxy.name: proxy.trouble for proxy in proxies if proxy.trouble},
     )
 
 
@@ -79,24 +81,24 @@ class BareTool:
 
 
 @contextlib.contextmanager
-def _floor(order: Order) -> Iterator[IptablesFloor | NftablesFloor | None]:
+def _floor(parameters: Parameters) -> Iterator[IptablesFloor | NftablesFloor | None]:
     """The floor of a mode, where it has one."""
-    if order.mode not in {"iptables", "nftables"}:
+    if parameters.mode not in {"iptables", "nftables"}:
         yield None
         return
     with (
         tempfile.TemporaryDirectory(prefix="kproxy-bench-floor-") as directory,
-        contextlib.closing(_made(order, Path(directory))) as floor,
+        contextlib.closing(_made(parameters, Path(directory))) as floor,
     ):
         yield floor
 
 
-def _made(order: Order, directory: Path) -> IptablesFloor | NftablesFloor:
-    live = world.standing(order.size)[0]
-    plan = world.planned(world.documents(order.size), order.mode)
-    if order.mode == "iptables":
-        return IptablesFloor(plan, live, order.variant, directory)
-    moved = world.planned((*world.documents(order.size), live.slice(BACKENDS[1])), order.mode)
+def _made(parameters: Parameters, directory: Path) -> IptablesFloor | NftablesFloor:
+    live = world.standing(parameters.size)[0]
+    plan = world.planned(world.documents(parameters.size), parameters.mode)
+    if parameters.mode == "iptables":
+        return IptablesFloor(plan, live, parameters.variant, directory)
+    moved = world.planned((*world.documents(parameters.size), live.slice(LIVE_ENDPOINTS[1])), parameters.mode)
     return NftablesFloor(plan, moved, directory)
 
 

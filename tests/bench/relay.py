@@ -75,7 +75,7 @@ asyncio.run(main())
 
 
 @dataclass(slots=True)
-class Contestant:
+class Way:
     """A way to the server: its address, the processes that relay, and what was measured."""
 
     name: str
@@ -98,26 +98,26 @@ def run(console: Console, results: Path) -> int:
         )
         return 2
     try:
-        with _stage() as (client, contestants):
+        with _stage() as (client, ways):
             for turn in range(TURNS):
-                for one in contestants:
+                for one in ways:
                     console.print(f"turn {turn + 1}: {one.name}", style="dim")
                     _measure(client, one)
-            for one in contestants:
+            for one in ways:
                 one.memory = _memory(client, one) if one.processes() else None
     except LabError as reason:
         console.print(str(reason), style="red")
         return 2
-    _show(console, contestants)
+    _show(console, ways)
     results.mkdir(parents=True, exist_ok=True)
-    rows = {one.name: [one.connects, one.streamed, one.memory] for one in contestants}
+    rows = {one.name: [one.connects, one.streamed, one.memory] for one in ways}
     load = " ".join(f"{load:.0f}" for load in os.getloadavg())
     (results / "relay.json").write_text(json.dumps({"load": load, "processors": os.cpu_count(), **rows}))
     console.print(f"load {load}, {os.cpu_count()} processors", highlight=False)
     return 0
 
 
-def _measure(client: Namespace, one: Contestant) -> None:
+def _measure(client: Namespace, one: Way) -> None:
     made = _client(client, "connect", one.address, one.port, CONNECTS, THREADS)
     if made["failures"]:
         raise LabError(f"{one.name}: {made['failures']:.0f} of {CONNECTS} connections failed")
@@ -126,7 +126,7 @@ def _measure(client: Namespace, one: Contestant) -> None:
     one.streamed.append(STREAMS * STREAMED / MEBIBYTE / streamed["seconds"])
 
 
-def _memory(client: Namespace, one: Contestant) -> float:
+def _memory(client: Namespace, one: Way) -> float:
     before = memory_of(one.processes())
     pipe = subprocess.PIPE
     command = [*ENDS, "client", "hold", one.address, str(one.port), str(HELD)]
@@ -159,7 +159,7 @@ def _running(node: Namespace, text: str) -> Sequence[int]:
 
 
 @contextmanager
-def _stage() -> Iterator[tuple[Namespace, list[Contestant]]]:
+def _stage() -> Iterator[tuple[Namespace, list[Way]]]:
     """Client, node and server in a row, and everything that is compared on the node."""
     client, node, server = (namespaces.create_namespace(name) for name in ("client", "node", "server"))
     running: list[subprocess.Popen[bytes]] = []
@@ -169,10 +169,10 @@ def _stage() -> Iterator[tuple[Namespace, list[Contestant]]]:
             _wire(client, node, server)
             running.append(server.start([*ENDS, "server", SERVER, str(PORT)], stdout=subprocess.DEVNULL))
             with node.entered():
-                contestants = [*_kernel_modes(node, Path(name))]
-            contestants += _others(node, Path(name), running)
+                ways = [*_kernel_modes(node, Path(name))]
+            ways += _others(node, Path(name), running)
             time.sleep(1)
-            yield client, [Contestant(DIRECT, SERVER, PORT), *contestants]
+            yield client, [Way(DIRECT, SERVER, PORT), *ways]
         finally:
             for each in running:
                 each.kill()
@@ -195,16 +195,16 @@ def _wire(client: Namespace, node: Namespace, server: Namespace) -> None:
     node.run(("sysctl", "-qw", "net.ipv4.ip_forward=1"))
 
 
-def _kernel_modes(node: Namespace, folder: Path) -> Iterator[Contestant]:
+def _kernel_modes(node: Namespace, folder: Path) -> Iterator[Way]:
     tools = find_tools(Family.IPV4, None, {"XTABLES_LOCKFILE": str(folder / "lock")})
     IptablesKernel(tools).apply(_plan("10.96.0.1"), machine_options(tools, 14))
-    yield Contestant("kproxy, iptables mode", "10.96.0.1", 80)
+    yield Way("kproxy, iptables mode", "10.96.0.1", 80)
     NftablesKernel(Family.IPV4, nftables_options(14)).apply(_plan("10.96.0.2"))
-    yield Contestant("kproxy, nftables mode", "10.96.0.2", 80)
+    yield Way("kproxy, nftables mode", "10.96.0.2", 80)
     rules = UserspaceKernel(Family.IPV4, keep_sources=False)
     plane = PortalDataplane(rules, WorkerRelay(Family.IPV4), Portals(), lambda: [ip_address(NODE)])
     plane.apply(_plan("10.96.0.3"))
-    yield Contestant("kproxy, userspace mode", "10.96.0.3", 80, lambda: _running(node, _WORKER))
+    yield Way("kproxy, userspace mode", "10.96.0.3", 80, lambda: _running(node, _WORKER))
 
 
 def _plan(address: str) -> Plan:
@@ -212,7 +212,7 @@ def _plan(address: str) -> Plan:
     return plan_of(service(only), family=Family.IPV4, detector=None)
 
 
-def _others(node: Namespace, folder: Path, running: list[subprocess.Popen[bytes]]) -> Iterator[Contestant]:
+def _others(node: Namespace, folder: Path, running: list[subprocess.Popen[bytes]]) -> Iterator[Way]:
     file = folder / "haproxy.cfg"
     file.write_text(_HAPROXY.format(node=NODE, port=9003, server=f"{SERVER}:{PORT}"))
     listen = f"TCP-LISTEN:9002,bind={NODE},fork,reuseaddr,backlog=1024"
@@ -223,13 +223,13 @@ def _others(node: Namespace, folder: Path, running: list[subprocess.Popen[bytes]
     }
     for name, (port, text, command) in commands.items():
         running.append(node.start(command, stderr=subprocess.DEVNULL))
-        yield Contestant(name, NODE, port, lambda text=text: _running(node, text))  # type: ignore[misc]
+        yield Way(name, NODE, port, lambda text=text: _running(node, text))  # type: ignore[misc]
 
 
-def _show(console: Console, contestants: Sequence[Contestant]) -> None:
+def _show(console: Console, ways: Sequence[Way]) -> None:
     table = Table("", "connections/s", "", "MiB/s", "", "KiB for a connection")
-    first = contestants[0]
-    for one in contestants:
+    first = ways[0]
+    for one in ways:
         connects, streamed = max(one.connects), max(one.streamed)
         table.add_row(
             one.name,

@@ -24,7 +24,7 @@ from kproxy.lab.probes.observation import Answered, ProbeRequest
 from kproxy.lab.processes import Xtables, listen_in
 from kproxy.model.network import Protocol
 from tests.bench.process import Tree
-from tests.bench.world import BACKENDS, NODE, PORT, PROFILE, Backend, Document, Live
+from tests.bench.world import LIVE_ENDPOINTS, NODE, PORT, PROFILE, Document, Live, LiveEndpoint
 
 ANSWER_PATIENCE = 0.2
 """Largest timeout of a connection attempt in seconds; then a new one begins."""
@@ -80,8 +80,8 @@ class Stage:
             first.setdefault(request.kind, request.at)
         return max(first[kind] for kind in (ResourceKind.SERVICE, ResourceKind.ENDPOINT_SLICE))
 
-    async def answered(self, live: Live, backend: Backend, every: float, within: float) -> float:
-        """Connect repeatedly until this backend replies for the Service; returns the time of the reply.
+    async def answered(self, live: Live, endpoint: LiveEndpoint, every: float, within: float) -> float:
+        """Connect repeatedly until this endpoint replies for the Service; returns the time of the reply.
 
         Raises `HarnessError` after a timeout, or if the proxy has ended.
         """
@@ -90,12 +90,12 @@ class Stage:
         while True:
             seen = await self._lab.probe(_request(live, attempt))
             now = time.monotonic()
-            if isinstance(seen, Answered) and seen.who == backend.who:
+            if isinstance(seen, Answered) and seen.who == endpoint.who:
                 return now
             self._proxies.check()
             if now > deadline:
                 raise HarnessError(
-                    f"Service {live.name} is not answered by {backend.who} within {within:.0f} s: {seen}"
+                    f"Service {live.name} is not answered by {endpoint.who} within {within:.0f} s: {seen}"
                 )
             attempt += 1
             await asyncio.sleep(every)
@@ -125,8 +125,8 @@ async def open_stage(
         async with open_lab() as lab, ApiServer(store) as server:
             proxies = Proxies(lab.network, subject, mode, PROFILE, variant, Path(directory))
             await server.listen([listen_in(lab.network[NODE], ip_address("127.0.0.1"), API_PORT)])
-            for backend in BACKENDS:
-                lab.servers.serve(lab.network[backend.pod], backend.port, Protocol.TCP, backend.who)
+            for endpoint in LIVE_ENDPOINTS:
+                lab.servers.serve(lab.network[endpoint.pod], endpoint.port, Protocol.TCP, endpoint.who)
             try:
                 yield Stage(lab, server, proxies)
             finally:

@@ -88,7 +88,7 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class Backend:
+class LiveEndpoint:
     """A port of a lab's pod with a server."""
 
     pod: str
@@ -104,7 +104,7 @@ class Backend:
         return LAB.pod_address[self.pod][family]
 
 
-BACKENDS = tuple(Backend(pod, port) for pod in LAB.pods[NODE] for port in (9001, 9002))
+LIVE_ENDPOINTS = tuple(LiveEndpoint(pod, port) for pod in LAB.pods[NODE] for port in (9001, 9002))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +127,10 @@ class Live:
             found["spec"]["externalIPs"] = [str(self.external_ip)]
         return found
 
-    def slice(self, backend: Backend) -> Document:
+    def slice(self, endpoint: LiveEndpoint) -> Document:
         """Its one EndpointSlice."""
-        address = backend.address(family_of(self.cluster_ip))
-        return _slice(self.name, [address], backend.port, self.protocol)
+        address = endpoint.address(family_of(self.cluster_ip))
+        return _slice(self.name, [address], endpoint.port, self.protocol)
 
 
 def standing(size: Size) -> tuple[Live, ...]:
@@ -235,11 +235,11 @@ def unrelated() -> Iterator[Document]:
             case 0:
                 yield _slice(f"stranger-{number % 1000}", [_pod(number % 200)], POD_PORT)
             case 1:
-                found = _slice(live.name, [BACKENDS[0].address(Family.IPV6)], POD_PORT + number % 100)
+                found = _slice(live.name, [LIVE_ENDPOINTS[0].address(Family.IPV6)], POD_PORT + number % 100)
                 found["metadata"]["name"] += "-ipv6"
                 yield found
             case _:
-                found = live.slice(BACKENDS[0])
+                found = live.slice(LIVE_ENDPOINTS[0])
                 found["metadata"]["labels"]["example.com/number"] = str(number)
                 yield found
 
@@ -251,7 +251,7 @@ def documents(size: Size) -> Iterator[Document]:
     yield from filler(size)
     for live in standing(size):
         yield live.service()
-        yield live.slice(BACKENDS[0])
+        yield live.slice(LIVE_ENDPOINTS[0])
 
 
 def planned(objects: Iterable[Document], mode: str) -> Plan:

@@ -17,9 +17,9 @@ from kproxy.lab.processes import Xtables, run_in
 from tests.bench import world
 from tests.bench.connects import Connect, Connector, Destination
 from tests.bench.stage import Stage, open_stage, put, take_away
-from tests.bench.world import BACKENDS, PORT, Document, Size
+from tests.bench.world import LIVE_ENDPOINTS, PORT, Document, Size
 
-CLIENT, SERVER = "a2", world.Backend("a1", 9100)
+CLIENT, SERVER = "a2", world.LiveEndpoint("a1", 9100)
 FEW, MANY = Size(3, 1), Size(200, 1)
 """One flat chain, and a tree."""
 
@@ -77,7 +77,7 @@ async def grow_and_shrink(variant: Xtables) -> Sequence[Connect]:
             with connector.serving(stage.namespace(SERVER.pod), SERVER.port):
                 stage.start()
                 for live in world.standing(FEW):
-                    await stage.answered(live, BACKENDS[0], 0.02, 30)
+                    await stage.answered(live, LIVE_ENDPOINTS[0], 0.02, 30)
                 return await connecting(connector, stage, grown_and_shrunk(stage, variant))
 
 

@@ -9,7 +9,7 @@ from kproxy.lab.topology import LAB, NODES
 from kproxy.model import api
 from kproxy.model.network import Family
 from tests.bench import world
-from tests.bench.world import BACKENDS, Size
+from tests.bench.world import LIVE_ENDPOINTS, Size
 
 SIZE = Size(30, 4)
 
@@ -65,9 +65,9 @@ def test_live_services_stand_before_amid_and_after_the_others() -> None:
 
 def test_a_change_moves_a_service_to_another_real_server() -> None:
     live = world.standing(SIZE)[0]
-    slices = [live.slice(backend) for backend in BACKENDS]
+    slices = [live.slice(endpoint) for endpoint in LIVE_ENDPOINTS]
     places = {(s["endpoints"][0]["addresses"][0], s["ports"][0]["port"]) for s in slices}
-    assert len(places) == len(BACKENDS)
+    assert len(places) == len(LIVE_ENDPOINTS)
     assert len({s["metadata"]["name"] for s in slices}) == 1
 
 
@@ -87,5 +87,5 @@ def test_unrelated_slices_change_no_rule() -> None:
     plan = world.planned(whole, "iptables")
     later = world.planned((*whole, *islice(world.unrelated(), 300)), "iptables")
     assert later.services == plan.services
-    moved = world.planned((*whole, world.standing(SIZE)[0].slice(BACKENDS[1])), "iptables")
+    moved = world.planned((*whole, world.standing(SIZE)[0].slice(LIVE_ENDPOINTS[1])), "iptables")
     assert moved.services != plan.services

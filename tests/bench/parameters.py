@@ -10,7 +10,7 @@ from tests.bench.world import Size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class Parameters:
     """One size in one mode, for all ``subjects`` side by side.
 
     ``repeat`` starts, ``changes`` endpoint changes, ``additions`` new Services.  ``patience``: seconds a proxy has for
@@ -30,5 +30,5 @@ class Order:
 
     @property
     def title(self) -> str:
-        """Title of the order, without its subjects."""
+        """Title of the run, without its subjects."""
         return f"{self.mode} {self.variant.name.lower()} {self.size}"

@@ -12,11 +12,11 @@ from kproxy.conformance.subjects.subject import Subject
 from kproxy.conformance.testbed import HarnessError
 from kproxy.lab.apiserver import ObjectStore
 from tests.bench import rules, world
-from tests.bench.order import Order
+from tests.bench.parameters import Parameters
 from tests.bench.process import Tree
 from tests.bench.results import Cost, Floor, Result
 from tests.bench.stage import Stage, open_stage, put, take_away
-from tests.bench.world import BACKENDS, Live
+from tests.bench.world import LIVE_ENDPOINTS, Live
 
 START_EVERY, CHANGE_EVERY = 0.02, 0.002
 """Seconds between connection attempts."""
@@ -35,7 +35,7 @@ class Bare(Protocol):
         """Run the bare tool for one change."""
 
 
-class Contestant:
+class MeasuredProxy:
     """The samples of one proxy, as they are measured.
 
     ``trouble``: reason why it is out of the run.  The store is restored at the end.
@@ -43,7 +43,7 @@ class Contestant:
 
     def __init__(
         self,
-        order: Order,
+        parameters: Parameters,
         subject: Subject,
         store: ObjectStore,
         bare: Bare,
@@ -51,9 +51,9 @@ class Contestant:
     ) -> None:
         """``progress`` gets a line of text at each step."""
         self.name, self.trouble = subject.name, ""
-        self._order, self._subject, self._store = order, subject, store
+        self._parameters, self._subject, self._store = parameters, subject, store
         self._bare, self._progress = bare, progress
-        self._lives = world.standing(order.size)
+        self._lives = world.standing(parameters.size)
         self._starts: list[Cost] = []
         self._first: list[float] = []
         self._changes: list[float] = []
@@ -67,9 +67,9 @@ class Contestant:
         """Start once, and in the last turn measure changes too; a slow proxy has fewer turns."""
         if self._done:
             return
-        order = self._order
+        parameters = self._parameters
         try:
-            async with open_stage(self._subject, order.mode, order.variant, self._store) as stage:
+            async with open_stage(self._subject, parameters.mode, parameters.variant, self._store) as stage:
                 await self._turn(stage, last=last)
         except HarnessError as reason:
             self.trouble, self._done = str(reason), True
@@ -78,9 +78,9 @@ class Contestant:
         """All samples, with those of the bare tool."""
         return Result(
             subject=self.name,
-            mode=self._order.mode,
-            variant=self._order.variant.name.lower(),
-            size=str(self._order.size),
+            mode=self._parameters.mode,
+            variant=self._parameters.variant.name.lower(),
+            size=str(self._parameters.size),
             starts=self._starts,
             first=self._first,
             changes=self._changes,
@@ -102,13 +102,13 @@ class Contestant:
         with tree.watched():
             # no proxy is quicker than the bare tool, and polling takes processor time from the proxies
             await asyncio.sleep(self._bare.quickest())
-            within = self._order.patience
+            within = self._parameters.patience
             programmed = [
-                await stage.answered(live, BACKENDS[0], START_EVERY, within) for live in self._lives
+                await stage.answered(live, LIVE_ENDPOINTS[0], START_EVERY, within) for live in self._lives
             ]
             self._starts.append(Cost(max(programmed) - started, tree.cpu()))
             self._first.append(max(programmed) - stage.requested())
-            if last or sum(cost.seconds for cost in self._starts) > self._order.budget:
+            if last or sum(cost.seconds for cost in self._starts) > self._parameters.budget:
                 self._done = True
                 await self._follow(stage, tree)
             self._daemon_peak = max(self._daemon_peak, tree.daemon_peak())
@@ -122,28 +122,28 @@ class Contestant:
         finally:
             self._restore_world()
         self._report("counting rules")
-        self._rules = await rules.count(stage.node, self._order.variant)
+        self._rules = await rules.count(stage.node, self._parameters.variant)
 
     async def _change(self, stage: Stage, tree: Tree) -> None:
         """Move the one endpoint of a Service from pod to pod."""
         live, used, began = self._lives[0], 0.0, time.monotonic()
-        for number in range(1, self._order.changes + 1):
-            if time.monotonic() - began > self._order.budget:
+        for number in range(1, self._parameters.changes + 1):
+            if time.monotonic() - began > self._parameters.budget:
                 break
-            self._report(f"endpoint change {number} of {self._order.changes}")
+            self._report(f"endpoint change {number} of {self._parameters.changes}")
             before = await self._rested(stage, tree)
-            backend = BACKENDS[number % len(BACKENDS)]
+            endpoint = LIVE_ENDPOINTS[number % len(LIVE_ENDPOINTS)]
             started = time.monotonic()
-            put(stage.store, live.slice(backend))
-            ended = await stage.answered(live, backend, CHANGE_EVERY, self._order.patience)
+            put(stage.store, live.slice(endpoint))
+            ended = await stage.answered(live, endpoint, CHANGE_EVERY, self._parameters.patience)
             self._changes.append(ended - started)
             used += await stage.still(tree) - before
             self._bare.change()
         self._cpu_per_change = used / max(1, len(self._changes))
 
     async def _add(self, stage: Stage, tree: Tree) -> None:
-        for number in range(self._order.additions):
-            self._report(f"new Service {number + 1} of {self._order.additions}")
+        for number in range(self._parameters.additions):
+            self._report(f"new Service {number + 1} of {self._parameters.additions}")
             await self._rested(stage, tree)
             started = time.monotonic()
             ended = await self._appear(stage, world.added(number))
@@ -151,8 +151,8 @@ class Contestant:
 
     async def _appear(self, stage: Stage, live: Live) -> float:
         put(stage.store, live.service())
-        put(stage.store, live.slice(BACKENDS[0]))
-        return await stage.answered(live, BACKENDS[0], CHANGE_EVERY, self._order.patience)
+        put(stage.store, live.slice(LIVE_ENDPOINTS[0]))
+        return await stage.answered(live, LIVE_ENDPOINTS[0], CHANGE_EVERY, self._parameters.patience)
 
     async def _rested(self, stage: Stage, tree: Tree) -> float:
         """CPU seconds so far, after an idle pause of random length."""
@@ -161,7 +161,7 @@ class Contestant:
         return used
 
     def _restore_world(self) -> None:
-        put(self._store, self._lives[0].slice(BACKENDS[0]))
-        for number in range(self._order.additions):
+        put(self._store, self._lives[0].slice(LIVE_ENDPOINTS[0]))
+        for number in range(self._parameters.additions):
             live = world.added(number)
-            take_away(self._store, live.service(), live.slice(BACKENDS[0]))
+            take_away(self._store, live.service(), live.slice(LIVE_ENDPOINTS[0]))
