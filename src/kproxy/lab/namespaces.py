@@ -44,7 +44,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class _Thread(threading.local):
-    """What is known of a thread; ``entered``: descriptor of the namespace that it is in, None for the process's own."""
+    """State of a thread; ``entered``: descriptor of the namespace that it is in, None for the process's own."""
 
     entered: int | None = None
 
