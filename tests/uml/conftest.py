@@ -30,7 +30,7 @@ def kernel() -> UmlKernel:
 @pytest.fixture
 def travels(kernel: UmlKernel) -> None:
     """For tests in virtual time."""
-    if kernel.findings[Ability.TIME_TRAVEL]:
+    if kernel.obstacles[Ability.TIME_TRAVEL]:
         pytest.fail("this kernel has no time-travel mode: kproxy lab kernel build")
 
 

@@ -54,7 +54,7 @@ def test_every_ability_works_when_used(kernel: UmlKernel) -> None:
     """What the configuration promises, the kernel does."""
     used = boot.probe_kernel(kernel)
     assert used.keys() == set(Ability)
-    assert {a.value: reason for a, reason in used.items() if reason and not kernel.findings[a]} == {}
+    assert {a.value: reason for a, reason in used.items() if reason and not kernel.obstacles[a]} == {}
 
 
 # ------------------------------------------------------------------------------ the command

@@ -79,7 +79,7 @@ def missing_kernel_packages(options: RunOptions, cases: Sequence[Case], kernels:
     try:
         kernel_for_run(options, cases, kernels)
     except NoKernel:
-        stock = KernelSurvey(name=KernelName.UML, findings=uml.STOCK_FINDINGS)
+        stock = KernelSurvey(name=KernelName.UML, obstacles=uml.STOCK_OBSTACLES)
         helps = KernelName.UML in kernels and not reason_against(stock, kernel_needs(options, cases).always)
         return uml.missing_packages(options.uml_kernel) if helps else frozenset()
     return frozenset()

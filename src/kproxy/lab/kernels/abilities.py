@@ -1,6 +1,6 @@
 """Abilities of a kernel, probed by using each once in a network namespace of its own.
 
-``python -m kproxy.lab.kernels.abilities [NAME...]`` prints the findings of the kernel it runs on as JSON: that is how
+``python -m kproxy.lab.kernels.abilities [NAME...]`` prints as JSON what the kernel it runs on lacks: that is how
 a kernel that must be entered or booted first is probed.
 """
 
@@ -41,7 +41,7 @@ class Ability(enum.Enum):
     TIME_TRAVEL = "time-travel"
 
 
-Findings = Mapping[Ability, str]
+Obstacles = Mapping[Ability, str]
 """Reason for the lack of each ability; empty for one that works."""
 
 
@@ -59,12 +59,12 @@ class KernelSurvey:
     """Survey of one kernel.
 
     ``what``: its description. ``unusable``: why the lab cannot be run on it at all, ``fix``: what to do. An ability
-    without a finding was not probed.
+    that ``obstacles`` does not name was not probed.
     """
 
     name: KernelName
     what: str = ""
-    findings: Findings = field(default_factory=dict)
+    obstacles: Obstacles = field(default_factory=dict)
     unusable: str = ""
     fix: str = ""
 
@@ -234,15 +234,15 @@ def _lack(ability: Ability) -> str:
     return ""
 
 
-def encode_findings(findings: Findings) -> str:
-    """Findings as JSON."""
-    return json.dumps({ability.value: reason for ability, reason in findings.items()})
+def encode_obstacles(obstacles: Obstacles) -> str:
+    """Obstacles as JSON."""
+    return json.dumps({ability.value: reason for ability, reason in obstacles.items()})
 
 
-def decode_findings(text: str) -> dict[Ability, str]:
-    """Findings from the output of `encode_findings`; ValueError for any other text."""
+def decode_obstacles(text: str) -> dict[Ability, str]:
+    """Obstacles from the output of `encode_obstacles`; ValueError for any other text."""
     return {Ability(name): str(reason) for name, reason in json.loads(text).items()}
 
 
 if __name__ == "__main__":
-    print(encode_findings(probe_abilities(map(Ability, sys.argv[1:]) if sys.argv[1:] else Ability)))  # noqa: T201
+    print(encode_obstacles(probe_abilities(map(Ability, sys.argv[1:]) if sys.argv[1:] else Ability)))  # noqa: T201

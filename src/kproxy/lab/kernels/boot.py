@@ -317,6 +317,6 @@ def probe_kernel(kernel: UmlKernel) -> Mapping[Ability, str]:
     if status:
         raise LabError(f"probing {kernel.path} ended with {status}: {error.decode(errors='replace').strip()}")
     return {
-        **abilities.decode_findings(out.decode()),
-        Ability.TIME_TRAVEL: kernel.findings[Ability.TIME_TRAVEL],
+        **abilities.decode_obstacles(out.decode()),
+        Ability.TIME_TRAVEL: kernel.obstacles[Ability.TIME_TRAVEL],
     }

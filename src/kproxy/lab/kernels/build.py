@@ -101,7 +101,7 @@ def build_uml_kernel(
 ) -> Path:
     """Fetch, configure, compile, check and keep a kernel; returns its path.
 
-    ``check`` boots a kernel and returns its findings. Raises `LabError` with the remedy.
+    ``check`` boots a kernel and returns its obstacles. Raises `LabError` with the remedy.
     """
     if packages := missing_tools():
         raise LabError(

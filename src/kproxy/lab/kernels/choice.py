@@ -49,7 +49,7 @@ class KernelChoice:
 
 def missing_needs(survey: KernelSurvey, needs: frozenset[Need]) -> frozenset[Need]:
     """Needs that a usable kernel does not satisfy."""
-    return frozenset(need for need in needs if all(survey.findings.get(ability, "?") for ability in need))
+    return frozenset(need for need in needs if all(survey.obstacles.get(ability, "?") for ability in need))
 
 
 def describe_needs(needs: frozenset[Need]) -> str:
@@ -65,7 +65,7 @@ def reason_against(survey: KernelSurvey, needs: frozenset[Need]) -> str:
     if not missing:
         return ""
     required = sorted({ability for need in needs for ability in need}, key=list(Ability).index)
-    reasons = (survey.findings.get(ability, "") for ability in required)
+    reasons = (survey.obstacles.get(ability, "") for ability in required)
     packages = "; ".join(dict.fromkeys(reason for reason in reasons if "apt-get" in reason))
     return f"no {missing} ({packages})" if packages else f"no {missing}"
 
@@ -96,7 +96,7 @@ def _chosen(survey: KernelSurvey, against: Mapping[KernelName, str], needs: Kern
 
 def ability_fix(survey: KernelSurvey, ability: Ability) -> str:
     """Remedy for an ability that a kernel lacks; empty where there is none."""
-    reason = survey.findings.get(ability, "")
+    reason = survey.obstacles.get(ability, "")
     if not reason or "apt-get" in reason:
         return reason
     match survey.name:

@@ -52,7 +52,7 @@ def run_doctor(explicit: str = "", form: str = TEXT) -> int:
 
 def _survey_document(survey: KernelSurvey) -> dict[str, object]:
     """A kernel as data: why each ability is missing, or an empty text; ``unusable`` and ``fix`` if nothing can run there."""
-    found = {ability.value: reason for ability, reason in survey.findings.items()}
+    found = {ability.value: reason for ability, reason in survey.obstacles.items()}
     return {
         "name": survey.name.value,
         "what": survey.what,
@@ -67,7 +67,7 @@ def _booted(survey: KernelSurvey, explicit: str) -> KernelSurvey:
     if survey.unusable:
         return survey
     try:
-        return replace(survey, findings=boot.probe_kernel(uml.find_uml_kernel(explicit)))
+        return replace(survey, obstacles=boot.probe_kernel(uml.find_uml_kernel(explicit)))
     except LabError as reason:
         return replace(survey, unusable=str(reason), fix=uml.BUILD)
 
@@ -87,9 +87,9 @@ def ability_cell(survey: KernelSurvey, ability: Ability) -> str:
     """Cell of the table, in rich's markup."""
     if survey.unusable:
         return "[dim]-[/]"
-    if ability not in survey.findings:
+    if ability not in survey.obstacles:
         return "[dim]?[/]"
-    return "[red]no[/]" if survey.findings[ability] else "[green]yes[/]"
+    return "[red]no[/]" if survey.obstacles[ability] else "[green]yes[/]"
 
 
 def kernel_advice(surveys: Sequence[KernelSurvey]) -> Iterator[str]:
@@ -101,7 +101,7 @@ def kernel_advice(surveys: Sequence[KernelSurvey]) -> Iterator[str]:
             yield from [f"    {survey.fix}"] if survey.fix else []
             continue
         yield f"{survey.name.value}: {survey.what}"
-        for ability, reason in survey.findings.items():
+        for ability, reason in survey.obstacles.items():
             if reason:
                 yield f"  {ability.value}: {reason}"
                 yield f"    {choice.ability_fix(survey, ability)}"
@@ -121,11 +121,11 @@ OF_MODES = (
 def simulation_advice(surveys: Sequence[KernelSurvey], obstacle: str = "") -> str:
     """Line that says what `kproxy simulate` lacks, with the remedy; ``obstacle``: why this machine can start no universe."""
     (survey,) = (one for one in surveys if one.name is KernelName.UML)
-    if survey.unusable or survey.findings.get(Ability.TIME_TRAVEL, "unknown"):
+    if survey.unusable or survey.obstacles.get(Ability.TIME_TRAVEL, "unknown"):
         return f"kproxy simulate: needs a kernel whose clock can be held: {uml.BUILD}"
     if obstacle:
         return f"kproxy simulate: this machine can start no universe: {obstacle}"
-    lacks = [ability.value for ability in OF_MODES if survey.findings.get(ability)]
+    lacks = [ability.value for ability in OF_MODES if survey.obstacles.get(ability)]
     without = f"; modes that need {', '.join(lacks)} cannot be simulated: {uml.BUILD}" if lacks else ""
     return f"kproxy simulate: runs on uml ({survey.what}){without}"
 

@@ -36,10 +36,10 @@ def survey_host(abilities: Iterable[Ability] = Ability) -> KernelSurvey:
         return KernelSurvey(
             name=KernelName.HOST, what=what, unusable="this user is not root", fix="run it with sudo"
         )
-    findings = probe_abilities(abilities)
-    if reason := findings.get(Ability.NAMESPACES):
+    obstacles = probe_abilities(abilities)
+    if reason := obstacles.get(Ability.NAMESPACES):
         return KernelSurvey(name=KernelName.HOST, what=what, unusable=reason, fix=CONTAINER_FIX)
-    return KernelSurvey(name=KernelName.HOST, what=what, findings=findings)
+    return KernelSurvey(name=KernelName.HOST, what=what, obstacles=obstacles)
 
 
 def host_fix(ability: Ability) -> str:

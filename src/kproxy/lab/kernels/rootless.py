@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from kproxy.lab.kernels import abilities as probing
-from kproxy.lab.kernels.abilities import Ability, KernelName, KernelSurvey, decode_findings
+from kproxy.lab.kernels.abilities import Ability, KernelName, KernelSurvey, decode_obstacles
 from kproxy.lab.kernels.host import CONTAINER_FIX
 from kproxy.lab.namespaces import CLONE_NEWNET, LabError
 
@@ -66,10 +66,10 @@ def survey_rootless(abilities: Iterable[Ability] = Ability) -> KernelSurvey:
     if done.returncode:
         lines = done.stderr.strip().splitlines()[-1:] or [f"exit {done.returncode}"]
         return KernelSurvey(name=KernelName.ROOTLESS, what=what, unusable=lines[0], fix=FIX)
-    findings = decode_findings(done.stdout)
-    if unwritable := findings.get(Ability.NAMESPACES):
+    obstacles = decode_obstacles(done.stdout)
+    if unwritable := obstacles.get(Ability.NAMESPACES):
         return KernelSurvey(name=KernelName.ROOTLESS, what=what, unusable=unwritable, fix=CONTAINER_FIX)
-    return KernelSurvey(name=KernelName.ROOTLESS, what=what, findings=findings)
+    return KernelSurvey(name=KernelName.ROOTLESS, what=what, obstacles=obstacles)
 
 
 def enter_user_namespace() -> None:

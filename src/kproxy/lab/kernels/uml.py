@@ -50,7 +50,7 @@ SYMBOLS: Mapping[Ability, tuple[str, ...]] = {
 }
 """Configuration symbols that must be built in, or be modules, for each ability."""
 
-STOCK_FINDINGS: Mapping[Ability, str] = dict.fromkeys(Ability, "") | dict.fromkeys(
+STOCK_OBSTACLES: Mapping[Ability, str] = dict.fromkeys(Ability, "") | dict.fromkeys(
     (Ability.NFTABLES, Ability.IPTABLES_NFT, Ability.TIME_TRAVEL), "not in the packaged kernel"
 )
 """Findings of `STOCK_PACKAGE`, known without having it (Debian 12; 13 lacks more)."""
@@ -77,7 +77,7 @@ class UmlKernel:
     path: Path
     origin: str
     release: str
-    findings: Mapping[Ability, str]
+    obstacles: Mapping[Ability, str]
     modules: str = ""
 
 
@@ -163,7 +163,7 @@ def find_universe_kernel(explicit: str = "", environment: Mapping[str, str] = os
         except LabError as reason:
             against.append(str(reason))
             continue
-        if not (lack := kernel.findings[Ability.TIME_TRAVEL]):
+        if not (lack := kernel.obstacles[Ability.TIME_TRAVEL]):
             if obstacle := universe_obstacle():
                 raise LabError(f"this machine can start no universe: {obstacle}")
             return kernel
@@ -200,7 +200,7 @@ def survey_uml(explicit: str = "") -> KernelSurvey:
     except LabError as reason:
         return KernelSurvey(name=KernelName.UML, unusable=str(reason))
     return KernelSurvey(
-        name=KernelName.UML, what=f"{kernel.release}, {kernel.origin}", findings=kernel.findings
+        name=KernelName.UML, what=f"{kernel.release}, {kernel.origin}", obstacles=kernel.obstacles
     )
 
 
@@ -213,7 +213,7 @@ def inspect_uml_kernel(path: Path, origin: str) -> UmlKernel:
         path=path,
         origin=origin,
         release=_query_kernel(path, "--version", origin).split()[0],
-        findings=findings(_query_kernel(path, "--showconfig", origin)),
+        obstacles=obstacles(_query_kernel(path, "--showconfig", origin)),
         modules=str(modules or ""),
     )
 
@@ -228,7 +228,7 @@ def _query_kernel(path: Path, question: str, origin: str) -> str:
     return done.stdout
 
 
-def findings(config: str) -> dict[Ability, str]:
+def obstacles(config: str) -> dict[Ability, str]:
     """Missing symbols for each ability, as text; empty for none."""
     present = set(re.findall(r"^(CONFIG_\w+)=[ym]$", config, re.MULTILINE))
     return {ability: _lack(present, symbols) for ability, symbols in SYMBOLS.items()}

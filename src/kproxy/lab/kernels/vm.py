@@ -23,7 +23,7 @@ from typing import ClassVar
 from kproxy.lab.kernels import guard
 from kproxy.lab.kernels.abilities import Ability, KernelName, KernelSurvey
 from kproxy.lab.kernels.build import ProgressCallback, command_output
-from kproxy.lab.kernels.uml import cache_folder, findings
+from kproxy.lab.kernels.uml import cache_folder, obstacles
 from kproxy.lab.namespaces import LabError
 
 PROGRAM, EMULATOR = "vng", "qemu-system-x86_64"
@@ -119,12 +119,12 @@ def survey_vm() -> KernelSurvey:
         )
     speed = "" if accelerated() else ", slow: /dev/kvm is not there or does not work"
     what = f"{kernels[0]}, by its configuration, not booted{speed}"
-    return KernelSurvey(name=KernelName.VM, what=what, findings=_findings(kernels[0]))
+    return KernelSurvey(name=KernelName.VM, what=what, obstacles=_obstacles(kernels[0]))
 
 
-def _findings(kernel: Path) -> dict[Ability, str]:
+def _obstacles(kernel: Path) -> dict[Ability, str]:
     config = kernel.with_name(kernel.name.replace("vmlinuz", "config"))
-    return findings(config.read_text() if config.is_file() else "")
+    return obstacles(config.read_text() if config.is_file() else "")
 
 
 @cache

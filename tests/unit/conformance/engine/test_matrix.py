@@ -26,8 +26,8 @@ CASES = [case for case in CATALOGUE if case.id.startswith("cluster-ip.")]
 
 
 def survey(name: KernelName, lacks: set[Ability]) -> KernelSurvey:
-    findings = {ability: "not here" if ability in lacks else "" for ability in Ability}
-    return KernelSurvey(name=name, what=f"the {name.value}", findings=findings)
+    obstacles = {ability: "not here" if ability in lacks else "" for ability in Ability}
+    return KernelSurvey(name=name, what=f"the {name.value}", obstacles=obstacles)
 
 
 def kernels(**lacking: set[Ability]) -> Surveyors:

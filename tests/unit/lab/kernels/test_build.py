@@ -55,9 +55,9 @@ def cache(tmp_path: Path) -> Path:
     return tmp_path / "cache/kproxy/kernels"
 
 
-def built(cache: Path, findings: Mapping[Ability, str] = GOOD) -> tuple[Path, list[str]]:
+def built(cache: Path, obstacles: Mapping[Ability, str] = GOOD) -> tuple[Path, list[str]]:
     reported: list[str] = []
-    return build.build_uml_kernel(Recipe(cache=cache), lambda _: findings, reported.append), reported
+    return build.build_uml_kernel(Recipe(cache=cache), lambda _: obstacles, reported.append), reported
 
 
 def names(cache: Path) -> set[str]:

@@ -7,11 +7,11 @@ from rich.console import Console
 
 from kproxy.lab.kernels.abilities import (
     Ability,
-    Findings,
     KernelName,
     KernelSurvey,
-    decode_findings,
-    encode_findings,
+    Obstacles,
+    decode_obstacles,
+    encode_obstacles,
 )
 from kproxy.lab.kernels.choice import KernelNeeds, ability_fix, pick_kernel
 from kproxy.lab.kernels.command import abilities_table, kernel_advice, simulation_advice
@@ -22,8 +22,8 @@ HOST, ROOTLESS, UML, VM = KernelName
 
 
 def survey(name: KernelName, *works: Ability, lacks: tuple[Ability, ...] = ()) -> KernelSurvey:
-    findings = dict.fromkeys(works, "") | dict.fromkeys(lacks, "not in this kernel")
-    return KernelSurvey(name=name, what=f"kernel of {name.value}", findings=findings)
+    obstacles = dict.fromkeys(works, "") | dict.fromkeys(lacks, "not in this kernel")
+    return KernelSurvey(name=name, what=f"kernel of {name.value}", obstacles=obstacles)
 
 
 def needs(*always: Ability, fully: tuple[Ability, ...] = (), insist: bool = False) -> KernelNeeds:
@@ -107,8 +107,8 @@ def test_when_none_will_do_each_one_reports_why() -> None:
 def test_a_missing_program_is_reported_with_its_package() -> None:
     reason = "ip is not installed: apt-get install iproute2"
     with pytest.raises(LabError, match="apt-get install iproute2"):
-        chosen(needs(VETH), KernelSurvey(name=HOST, findings={VETH: reason}))
-    assert ability_fix(KernelSurvey(name=HOST, findings={VETH: reason}), VETH) == reason
+        chosen(needs(VETH), KernelSurvey(name=HOST, obstacles={VETH: reason}))
+    assert ability_fix(KernelSurvey(name=HOST, obstacles={VETH: reason}), VETH) == reason
 
 
 # ------------------------------------------------------------------------------ the doctor
@@ -165,6 +165,6 @@ def test_the_doctor_reports_what_universes_lack() -> None:
     assert "this machine can start no universe: OSError: [Errno 1] no mount namespace" in line
 
 
-def test_findings_survive_being_written() -> None:
-    findings: Findings = {VETH: "", SCTP: "no\nsuch thing"}
-    assert decode_findings(encode_findings(findings)) == findings
+def test_obstacles_survive_being_written() -> None:
+    obstacles: Obstacles = {VETH: "", SCTP: "no\nsuch thing"}
+    assert decode_obstacles(encode_obstacles(obstacles)) == obstacles

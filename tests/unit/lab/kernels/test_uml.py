@@ -8,7 +8,7 @@ import pytest
 
 from kproxy.lab.kernels import build, uml, universe
 from kproxy.lab.kernels.abilities import Ability
-from kproxy.lab.kernels.uml import Time, UmlJob, UmlKernel, findings, uml_candidates, uml_command_line
+from kproxy.lab.kernels.uml import Time, UmlJob, UmlKernel, obstacles, uml_candidates, uml_command_line
 from kproxy.lab.namespaces import LabError
 
 STOCK = """
@@ -24,7 +24,7 @@ CONFIG_IP_SCTP=m
 
 
 def a_job(time: Time = Time.REAL, modules: str = "") -> UmlJob:
-    kernel = UmlKernel(path=Path("/k/linux"), origin="", release="7.0", findings={}, modules=modules)
+    kernel = UmlKernel(path=Path("/k/linux"), origin="", release="7.0", obstacles={}, modules=modules)
     return UmlJob(
         kernel=kernel, argv=("a", "b c"), environment={"E": "1"}, cwd=Path("/w"), memory=300, time=time
     )
@@ -117,7 +117,7 @@ def test_what_forbids_a_universe_on_this_machine_is_reported(
 
 
 def test_abilities_are_read_from_the_configuration_modules_included() -> None:
-    lacking = findings(STOCK)
+    lacking = obstacles(STOCK)
     for ability in (Ability.NAMESPACES, Ability.VETH, Ability.IPTABLES_LEGACY, Ability.SCTP):
         assert lacking[ability] == ""
     assert lacking[Ability.NFTABLES].startswith("built without CONFIG_NF_TABLES_INET, CONFIG_NF_TABLES_IPV4")
@@ -125,7 +125,7 @@ def test_abilities_are_read_from_the_configuration_modules_included() -> None:
 
 
 def test_our_own_configuration_has_every_ability() -> None:
-    assert {ability: reason for ability, reason in findings(build.config_fragment()).items() if reason} == {}
+    assert {ability: reason for ability, reason in obstacles(build.config_fragment()).items() if reason} == {}
     assert set(uml.SYMBOLS) == set(Ability)
 
 

@@ -92,8 +92,8 @@ def test_what_a_kernel_can_do_is_read_from_its_configuration_and_that_is_reporte
     image(here / "boot", "vmlinuz-6.1", "CONFIG_NET_NS=y\nCONFIG_VETH=m\n")
     survey = vm.survey_vm()
     assert not survey.unusable
-    assert not survey.findings[Ability.VETH]
-    assert survey.findings[Ability.IP_VS]
+    assert not survey.obstacles[Ability.VETH]
+    assert survey.obstacles[Ability.IP_VS]
     assert "by its configuration, not booted, slow" in survey.what
 
 
