@@ -42,9 +42,9 @@ from kproxy.lab.apiserver import ApiServer
 from kproxy.lab.apiserver.resources import ResourceKind
 from kproxy.lab.lab import Lab, open_lab
 from kproxy.lab.namespaces import LabError
+from kproxy.lab.node_objects import describe_difference, list_objects, write_modprobe
 from kproxy.lab.processes import Xtables, run_in
 from kproxy.lab.topology import NODES
-from kproxy.lab.traces import describe_difference, list_objects, write_modprobe
 from kproxy.model.network import Protocol
 from kproxy.spec.outcome import Delivered
 from kproxy.universes.faults import UniverseFaults

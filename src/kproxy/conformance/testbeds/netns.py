@@ -78,10 +78,10 @@ from kproxy.lab.kube import KubeApiServer, NotAdmitted
 from kproxy.lab.kube.assets import Assets
 from kproxy.lab.lab import Lab, open_lab
 from kproxy.lab.namespaces import LabError
+from kproxy.lab.node_objects import describe_difference, list_objects
 from kproxy.lab.probes import crafted
 from kproxy.lab.processes import Xtables, listen_in
 from kproxy.lab.topology import LOOPBACK
-from kproxy.lab.traces import describe_difference, list_objects
 from kproxy.model.network import Family, Protocol
 from kproxy.spec.outcome import Failure
 

@@ -1,6 +1,6 @@
-"""Traces of a proxy on a node: chains, rules, tables, sets, virtual servers and devices, as lines of text.
+"""Objects that a proxy may have made on a node: chains, rules, tables, sets, virtual servers and devices, as lines of text.
 
-`tests/unit/lab/test_traces.py` has an example of each.  A node is listed before the proxy is first started there, and after
+`tests/unit/lab/test_node_objects.py` has an example of each.  A node is listed before the proxy is first started there, and after
 it was removed by its own means (``life.cleanup``): what is new then, it left.
 """
 
