@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kproxy.lab.captures import bpf
-from kproxy.lab.captures.ring import SOCKET, attach
+from kproxy.lab.captures.packet_socket import SOCKET, attach, make_room
 from kproxy.lab.namespaces import Namespace
 from kproxy.lab.probes import packets
 from kproxy.lab.probes.observation import ProbeRequest, Socket
@@ -44,10 +44,7 @@ def _open_capture(namespace: Namespace, program: bytes) -> socket.socket:
     """Non-blocking packet socket with this filter, and room for what arrives meanwhile."""
     capture = namespace.socket(*SOCKET)
     attach(capture, program)
-    try:
-        capture.setsockopt(socket.SOL_SOCKET, socket_constants.SO_RCVBUFFORCE, _BUFFER)
-    except PermissionError:  # in a user namespace: up to rmem_max
-        capture.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+    make_room(capture, _BUFFER)
     return capture
 
 

@@ -11,6 +11,7 @@ import struct
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from kproxy.lab.captures.packet_socket import make_room
 from kproxy.lab.namespaces import Namespace
 from kproxy.linux import socket_constants
 
@@ -40,10 +41,7 @@ class PacketRecorder:
             socket.AF_PACKET, socket.SOCK_RAW, socket.htons(socket_constants.ETH_P_ALL)
         )
         self._socket.setsockopt(socket.SOL_SOCKET, socket_constants.SO_TIMESTAMPNS, 1)
-        try:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket_constants.SO_RCVBUFFORCE, _BUFFER)
-        except PermissionError:  # in a user namespace: up to rmem_max
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+        make_room(self._socket, _BUFFER)
 
     def packets(self) -> list[PacketBlock]:
         """All packets since the start, or since this was called before."""

@@ -8,7 +8,6 @@ as long as a packet waits. A packet that finds no free frame is lost, and counte
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import mmap
 import socket
@@ -18,14 +17,12 @@ from dataclasses import dataclass
 from itertools import product
 
 from kproxy.lab.captures import bpf
+from kproxy.lab.captures.packet_socket import SOCKET, attach
 from kproxy.lab.namespaces import Namespace
 from kproxy.linux import socket_constants
 
 FRAMES = 1 << 14
 """Packets that a ring has room for."""
-
-SOCKET = (socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(socket_constants.ETH_P_ALL))
-"""A packet socket for all packets, from the network layer up."""
 
 _BLOCK = 1 << 16
 _HEADER = struct.Struct("=I4xI2xH")
@@ -115,10 +112,3 @@ class PacketRing:
                 return ""
             self._names[number] = found[:16].rstrip(b"\0").decode()
         return self._names[number]
-
-
-def attach(capture: socket.socket, program: bytes) -> None:
-    """Attach a filter to a packet socket, in place of any other."""
-    buffer = ctypes.create_string_buffer(program, len(program))
-    attached = struct.pack("HP", len(program) // 8, ctypes.addressof(buffer))
-    capture.setsockopt(socket.SOL_SOCKET, socket_constants.SO_ATTACH_FILTER, attached)
