@@ -2,8 +2,10 @@
  *
  *   connects serve ADDRESS PORT...                      accepts and closes until it is killed, and at the first port sends datagrams
  *                                                       of UDP back; prints a line when it listens at all
- *   connects connect COUNT tcp|udp ADDRESS PORT...      COUNT times: connects once to each PROTOCOL ADDRESS PORT in turn, for UDP from a
- *                                                       new port sends a datagram and waits for its reply
+ *   connects connect COUNT NAMESPACE tcp|udp ADDRESS PORT...
+ *                                                       from each network NAMESPACE, a path, COUNT times: connects once to each of its
+ *                                                       PROTOCOL ADDRESS PORT in turn, for UDP from a new port sends a datagram and
+ *                                                       waits for its reply; targets of one namespace stand side by side
  *   connects sink ADDRESS PORT                          reads and discards what comes, by TCP and UDP; prints a line when it listens
  *   connects load KIND SECONDS PROCESSES ADDRESS PORT   so many processes at once, as fast as it goes: connect again and again (KIND
  *                                                       connect), or each write to one connection (stream), or send datagrams of 64
@@ -17,7 +19,9 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -155,6 +159,38 @@ static void sample(const struct addrinfo *target)
     printf("%lld %d\n", elapsed(&before, &after), error);
 }
 
+struct target {
+    const char *namespace;
+    struct addrinfo *where;
+};
+
+static void enter(const char *namespace)
+{
+    int descriptor = open(namespace, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0 || setns(descriptor, CLONE_NEWNET))
+        fail(namespace);
+    close(descriptor);
+}
+
+/* One process for all namespaces: where its memory lies costs or saves each of them the same. */
+static int connect_all(long count, char **arguments, int number)
+{
+    struct target targets[number], *target = targets, *next;
+    for (int i = 0; i < number; i++) {
+        char **one = arguments + 4 * i;
+        targets[i] = (struct target){one[0], resolve(strcmp(one[1], "udp") ? SOCK_STREAM : SOCK_DGRAM, one[2], one[3])};
+    }
+    for (; target < targets + number; target = next) {
+        for (next = target; next < targets + number && !strcmp(next->namespace, target->namespace); next++)
+            ;
+        enter(target->namespace);
+        for (long left = count; left > 0; left--)
+            for (struct target *one = target; one < next; one++)
+                sample(one->where);
+    }
+    return fflush(stdout) ? 2 : 0;
+}
+
 struct done {
     long long count, failed;
 };
@@ -225,19 +261,9 @@ int main(int argc, char **argv)
         sink(argv[2], argv[3]);
     if (argc == 7 && !strcmp(argv[1], "load"))
         return load(argv + 2);
-    if (argc >= 6 && argc % 3 == 0 && !strcmp(argv[1], "connect")) {
-        int targets = (argc - 3) / 3;
-        struct addrinfo *target[targets];
-        for (int i = 0; i < targets; i++) {
-            char **one = argv + 3 + 3 * i;
-            target[i] = resolve(strcmp(one[0], "udp") ? SOCK_STREAM : SOCK_DGRAM, one[1], one[2]);
-        }
-        for (long left = strtol(argv[2], NULL, 10); left > 0; left--)
-            for (int i = 0; i < targets; i++)
-                sample(target[i]);
-        return fflush(stdout) ? 2 : 0;
-    }
-    fprintf(stderr, "usage: %s serve ADDRESS PORT... | connect COUNT tcp|udp ADDRESS PORT... | sink ADDRESS PORT |"
+    if (argc >= 7 && argc % 4 == 3 && !strcmp(argv[1], "connect"))
+        return connect_all(strtol(argv[2], NULL, 10), argv + 3, (argc - 3) / 4);
+    fprintf(stderr, "usage: %s serve ADDRESS PORT... | connect COUNT NAMESPACE tcp|udp ADDRESS PORT... | sink ADDRESS PORT |"
                     " load connect|stream|datagrams SECONDS PROCESSES ADDRESS PORT\n", argv[0]);
     return 2;
 }

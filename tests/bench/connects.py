@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from kproxy.lab.namespaces import LabError, Namespace
@@ -33,6 +34,14 @@ class Destination:
     address: Address
     port: int
     protocol: Protocol = Protocol.TCP
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """From where, and where to."""
+
+    namespace: Namespace
+    destinations: Sequence[Destination]
 
 
 class Kind(enum.Enum):
@@ -99,18 +108,24 @@ class Connector:
             process.wait()
             process.stdout.close()
 
-    async def connect(
-        self, namespace: Namespace, count: int, destinations: Sequence[Destination]
-    ) -> list[list[Connect]]:
-        """Connect ``count`` times to each destination in turn; results by destination."""
-        ends = [
+    async def connect(self, count: int, clients: Sequence[Client]) -> list[list[list[Connect]]]:
+        """Connect ``count`` times from each client to each of its destinations in turn; results by client and destination.
+
+        One process does it all, so that where its memory lies favours no client.
+        """
+        targets = [
             text
-            for each in destinations
-            for text in (each.protocol.value.lower(), str(each.address), str(each.port))
+            for client in clients
+            for to in client.destinations
+            for text in (client.namespace.path, to.protocol.value.lower(), str(to.address), str(to.port))
         ]
-        output = await run_in(namespace, (str(self._program), "connect", str(count), *ends))
-        found = [Connect(*map(int, line.split())) for line in output.splitlines()]
-        return [found[number :: len(destinations)] for number in range(len(destinations))]
+        output = await run_in(clients[0].namespace, (str(self._program), "connect", str(count), *targets))
+        found = (Connect(*map(int, line.split())) for line in output.splitlines())
+        results = []
+        for number in (len(client.destinations) for client in clients):
+            own = list(islice(found, number * count))
+            results.append([own[place::number] for place in range(number)])
+        return results
 
     async def load(
         self, namespace: Namespace, server: Tree, kind: Kind, to: Destination, *, seconds: int, processes: int

@@ -15,7 +15,7 @@ import asyncio
 import itertools
 import re
 import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import product
@@ -32,7 +32,7 @@ from kproxy.lab.topology import LAB
 from kproxy.model.network import Family, Protocol
 from tests.bench import full_load, world
 from tests.bench.changes import CHANGES
-from tests.bench.connects import Connect, Connector, Destination, Kind
+from tests.bench.connects import Client, Connect, Connector, Destination, Kind
 from tests.bench.datapath_results import (
     CROWD,
     DIRECT,
@@ -116,18 +116,14 @@ class _Node:
         self.found = {place: [] for place in self.destinations}
         self.targets = full_load.targets(self.destinations)
 
-    async def turn(self, connector: Connector, count: int, *, counts: bool) -> None:
-        """``count`` connections to each place; those of UDP on their own, for after a wait TCP's take twice the time."""
-        for protocol in (Protocol.TCP, Protocol.UDP):
-            places = {place: to for place, to in self.destinations.items() if to.protocol is protocol}
-            results = await connector.connect(self.client, count, list(places.values()))
-            for place, result in zip(places, results, strict=True):
-                self.found[place].extend(result if counts else ())
+    def client_of(self, places: Iterable[str]) -> Client:
+        """The client, with the destinations of these places."""
+        return Client(self.client, [self.destinations[place] for place in places])
 
     async def turn_amid(self, connector: Connector, churn: str) -> None:
         """Connections directly and through the last Service, while something changes."""
         places = [place for place in (DIRECT, PLACES[-1]) if place in self.destinations]
-        results = await connector.connect(self.client, TURN, [self.destinations[place] for place in places])
+        (results,) = await connector.connect(TURN, [self.client_of(places)])
         for place, result in zip(places, results, strict=True):
             self.found.setdefault(amid(place, churn), []).extend(result)
 
@@ -157,13 +153,11 @@ async def measure(parameters: Parameters, extent: Extent, progress: Callable[[st
                 nodes.append(await stack.enter_async_context(served_node))
             except HarnessError as reason:
                 troubles[subject.name] = str(reason)
-        for node in nodes:
-            await node.turn(connector, WARM_UP, counts=False)
+        await _turn(nodes, connector, WARM_UP, counts=False)
         turns = max(1, extent.connects // TURN)
         for number in range(turns):
             progress(f"turn {number + 1} of {turns}")
-            for node in _rotated(nodes, number):
-                await node.turn(connector, TURN, counts=True)
+            await _turn(_rotated(nodes, number), connector, TURN, counts=True)
         for name, write in CHANGES.items() if extent.churn else ():
             progress(f"amid churn of {name}")
             await _amid(name, write(store, parameters), nodes, connector, extent.churn)
@@ -175,6 +169,19 @@ async def measure(parameters: Parameters, extent: Extent, progress: Callable[[st
     return Measured(
         samples, tuple(each for one in nodes if extent.load for each in _loads(parameters, one)), troubles
     )
+
+
+async def _turn(nodes: Sequence[_Node], connector: Connector, count: int, *, counts: bool) -> None:
+    """``count`` connections to each place of each node; those of UDP on their own, for after a wait TCP's take twice the time."""
+    for protocol in (Protocol.TCP, Protocol.UDP):
+        places = [
+            [place for place, to in node.destinations.items() if to.protocol is protocol] for node in nodes
+        ]
+        clients = [node.client_of(own) for node, own in zip(nodes, places, strict=True)]
+        results = await connector.connect(count, clients)
+        for node, own, found in zip(nodes, places, results, strict=True):
+            for place, result in zip(own, found, strict=True):
+                node.found[place].extend(result if counts else ())
 
 
 def _rotated(nodes: list[_Node], number: int) -> list[_Node]:
@@ -300,7 +307,8 @@ async def _all_answer(
 ) -> None:
     """Wait until a connection to each destination is made."""
     deadline = asyncio.get_running_loop().time() + within
-    while any(each.errno for one in await connector.connect(client, 1, destinations) for each in one):
+    clients = [Client(client, destinations)]
+    while any(each.errno for places in await connector.connect(1, clients) for one in places for each in one):
         if asyncio.get_running_loop().time() > deadline:
             raise HarnessError(f"some of {', '.join(map(str, destinations))} does not answer")
         await asyncio.sleep(START_EVERY)

@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from kproxy.conformance.subjects.subject import load_subject
 from kproxy.lab.apiserver import ObjectStore
 from kproxy.lab.processes import Xtables, run_in
 from tests.bench import world
-from tests.bench.connects import Connect, Connector, Destination
+from tests.bench.connects import Client, Connect, Connector, Destination
 from tests.bench.stage import Stage, open_stage, put, take_away
 from tests.bench.world import LIVE_ENDPOINTS, PORT, Document, Size
 
@@ -56,11 +57,11 @@ async def listed(stage: Stage, variant: Xtables) -> str:
 async def connecting(connector: Connector, stage: Stage, during: Awaitable[None]) -> Sequence[Connect]:
     """Connections to all measured Services, one after the other, as long as something else goes on."""
     destinations = [Destination(live.cluster_ip, PORT) for live in world.measured(FEW)]
-    client, found = stage.namespace(CLIENT), list[Connect]()
+    client, found = Client(stage.namespace(CLIENT), destinations), list[Connect]()
     work = asyncio.ensure_future(during)
     while not work.done():
-        for each in await connector.connect(client, 300, destinations):
-            found += each
+        for each in await connector.connect(300, [client]):
+            found += chain.from_iterable(each)
     await work
     return found
 
