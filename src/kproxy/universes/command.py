@@ -117,7 +117,7 @@ class Tally:
 def run_simulate(options: SimulateOptions) -> int:
     """Run, judge and print; 0 all lawful, 1 something was not, 2 it could not be run.
 
-    Where a document is printed, lines go to standard error.
+    Where a document is printed, lines go to standard error.  Raises KeyboardInterrupt; what ended before has been printed.
     """
     console = Console(stderr=options.form != TEXT, width=None if sys.stdout.isatty() else 140)
     began = time.monotonic()
@@ -129,9 +129,13 @@ def run_simulate(options: SimulateOptions) -> int:
         seeds = options.seeds
         replayed = [load_schedule(options.replay)] if options.replay else []
         campaign = Campaign(options, launch.find_kernel(options.uml_kernel), console)
-        for mode in (options.mode,) if options.mode else subject.modes:
-            schedules = replayed or map(draw_schedule, seeds)
-            campaign.run(schedules, len(replayed or seeds), subject, mode)
+        try:
+            for mode in (options.mode,) if options.mode else subject.modes:
+                schedules = replayed or map(draw_schedule, seeds)
+                campaign.run(schedules, len(replayed or seeds), subject, mode)
+        except KeyboardInterrupt:
+            console.print(f"{subject.name}: interrupted after {campaign.tally}", highlight=False)
+            raise
     except (InvalidSubject, InvalidSchedule, LabError) as reason:
         sys.stderr.write(f"kproxy: {reason}\n")
         return 2

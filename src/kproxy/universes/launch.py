@@ -59,8 +59,9 @@ def find_kernel(explicit: str = "") -> uml.UmlKernel:
 def run_universes(
     kernel: uml.UmlKernel, schedules: Iterable[Schedule], arguments: Sequence[str], parallel: int
 ) -> Iterator[UniverseRun]:
-    """Play schedules, ``parallel`` at once; yields each universe, with its number, as it ends. Raises `LabError`.
+    """Play schedules, ``parallel`` at once; yields each universe, with its number, as it ends.
 
+    Raises `LabError`, and KeyboardInterrupt at the first SIGINT or SIGTERM, which kills the universes that are being played.
     ``arguments``: of `kproxy.universes.__main__`, after the schedule.
     """
     begun: dict[int, tuple[Schedule, bytearray, bytearray]] = {}
@@ -72,7 +73,7 @@ def run_universes(
             yield universe_job(kernel, schedule, arguments), boot.Sinks(out.extend, error.extend)
 
     memory = uml.memory_folder(MEMORY * parallel)
-    for number, end in boot.run_each(jobs(), parallel, memory, MOST_SECONDS):
+    for number, end in boot.run_each(jobs(), parallel, memory, MOST_SECONDS, patience=0):
         schedule, out, error = begun.pop(number)
         yield _run(number, schedule, end, bytes(out), bytes(error))
 

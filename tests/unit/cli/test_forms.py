@@ -88,6 +88,19 @@ def test_universes_are_a_document(
     assert (universe["seed"], universe["result"], universe["error"]) == (5, "broken", "it ended too soon")
 
 
+def test_an_interrupted_campaign_prints_what_ended_before(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted_universes(*_: object) -> Iterator[UniverseRun]:
+        yield UniverseRun(number=0, schedule=draw_schedule(5), error="it ended too soon")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(launch, "find_kernel", lambda _: None)
+    monkeypatch.setattr(launch, "run_universes", interrupted_universes)
+    assert main(["simulate", "--seeds", "5..9", "--mode", "nftables"]) == 130
+    assert "kproxy: interrupted after 1 universes" in capsys.readouterr().out
+
+
 def test_a_comparison_of_results_is_a_document(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     files = [str(ROOT / f"docs/results/{name}.json") for name in ("kproxy", "kube-router")]
     found = document(tmp_path, capfd, "conformance", "report", *files)

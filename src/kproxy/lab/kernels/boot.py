@@ -228,24 +228,29 @@ def run_job(job: GuestJob, sinks: Sinks) -> int:
 def run_all(jobs: Sequence[tuple[GuestJob, Sinks]]) -> list[int | GuestDied]:
     """Run these jobs side by side to their ends; returns their exit statuses, or how their kernels died.
 
-    SIGINT and SIGTERM go to the commands; one SIGINT more than `_PATIENCE_WITH_INTERRUPTS` - 1 kills the guests.
-    Raises `LabError` when a kernel cannot be started, KeyboardInterrupt when the guests were killed by SIGINT.
+    SIGINT and SIGTERM go to the commands; one more than `_PATIENCE_WITH_INTERRUPTS` of them kills the guests.
+    Raises `LabError` when a kernel cannot be started, KeyboardInterrupt when a signal killed the guests.
     """
     memory = memory_folder(sum(job.memory for job, _ in jobs))
     return [outcome for _, outcome in sorted(run_each(jobs, len(jobs), memory), key=itemgetter(0))]
 
 
 def run_each(
-    jobs: Iterable[tuple[GuestJob, Sinks]], parallel: int, memory: Path, seconds: float = inf
+    jobs: Iterable[tuple[GuestJob, Sinks]],
+    parallel: int,
+    memory: Path,
+    seconds: float = inf,
+    patience: int = _PATIENCE_WITH_INTERRUPTS,
 ) -> Iterator[tuple[int, int | GuestDied]]:
     """Run jobs, ``parallel`` at once; yields each one's number and outcome as it ends. As `run_all`.
 
     ``memory``: folder for the guests' memory (`uml.memory_folder`). A guest that runs for more than so many seconds is killed.
+    ``patience``: number of signals that go to the commands; 0 where they have nothing to clean up, and the first kills them.
     """
     waiting = enumerate(jobs)
     running: dict[Guest, tuple[int, float]] = {}
     try:
-        with _signals_passed_on(running):
+        with _signals_passed_on(running, patience):
             while True:
                 for number, (job, sinks) in islice(waiting, parallel - len(running)):
                     running[Guest(job, sinks, memory)] = number, time.monotonic() + seconds
@@ -281,13 +286,13 @@ def _attend(machines: Collection[Guest]) -> list[Guest]:
 
 
 @contextmanager
-def _signals_passed_on(machines: Collection[Guest]) -> Iterator[None]:
+def _signals_passed_on(machines: Collection[Guest], patience: int) -> Iterator[None]:
     interrupts = 0
 
     def pass_on(number: int, _: FrameType | None) -> None:
         nonlocal interrupts
         interrupts += 1
-        if interrupts > _PATIENCE_WITH_INTERRUPTS:
+        if interrupts > patience:
             raise KeyboardInterrupt
         for machine in machines:
             machine.send_signal(number)

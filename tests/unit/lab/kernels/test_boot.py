@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +50,32 @@ def test_each_ends_and_one_that_never_does_is_killed(tmp_path: Path, parallel: i
     assert "more than 1 s" in str(ends[1])
     assert isinstance(ends[2], GuestDied)
     assert "exit status 7" in str(ends[2])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_where_nothing_is_to_be_cleaned_up_the_first_signal_ends_all(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    begun: list[ShellJob] = []
+
+    def jobs() -> Iterator[tuple[ShellJob, Sinks]]:
+        for job in [QUICK, ENDLESS, ENDLESS, QUICK]:
+            begun.append(job)
+            yield job, SINKS
+
+    def interrupt_after_the_first() -> None:
+        for _ in run_each(jobs(), 2, tmp_path, patience=0):
+            threading.Timer(0.2, os.kill, (os.getpid(), number)).start()
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupt_after_the_first()
+    assert begun == [QUICK, ENDLESS, ENDLESS]
+
+
+def test_a_signal_goes_to_the_commands_first(tmp_path: Path) -> None:
+    waits = ShellJob("until grep -q SIGTERM orders; do sleep 0.05; done; echo 4 > status")
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    assert list(run_each([(waits, SINKS)], 1, tmp_path, 20.0)) == [(0, 4)]
 
 
 def test_no_more_run_at_once_than_may(tmp_path: Path) -> None:
