@@ -103,10 +103,10 @@ class _Servers(NamedTuple):
 
 @dataclass(slots=True)
 class _Node:
-    """One node: its client and, by place, its destinations with what was measured."""
+    """One node: the namespace of its client and, by place, its destinations with what was measured."""
 
     name: str
-    client: Namespace
+    namespace: Namespace
     servers: _Servers
     destinations: Mapping[str, Destination]
     found: dict[str, list[Connect]] = field(init=False)
@@ -116,14 +116,14 @@ class _Node:
         self.found = {place: [] for place in self.destinations}
         self.targets = full_load.targets(self.destinations)
 
-    def client_of(self, places: Iterable[str]) -> Client:
-        """The client, with the destinations of these places."""
-        return Client(self.client, [self.destinations[place] for place in places])
+    def client_to(self, places: Iterable[str]) -> Client:
+        """The client, to connect to these places."""
+        return Client(self.namespace, [self.destinations[place] for place in places])
 
     async def turn_amid(self, connector: Connector, churn: str) -> None:
         """Connections directly and through the last Service, while something changes."""
         places = [place for place in (DIRECT, PLACES[-1]) if place in self.destinations]
-        (results,) = await connector.connect(TURN, [self.client_of(places)])
+        (results,) = await connector.connect(TURN, [self.client_to(places)])
         for place, result in zip(places, results, strict=True):
             self.found.setdefault(amid(place, churn), []).extend(result)
 
@@ -131,7 +131,7 @@ class _Node:
         """A turn of each kind of load to each place."""
         for target in self.targets:
             server = self.servers.accepting if target.kind is Kind.CONNECTIONS else self.servers.sinking
-            await target.turn(connector, self.client, server, counts=counts)
+            await target.turn(connector, self.namespace, server, counts=counts)
 
 
 async def measure(parameters: Parameters, extent: Extent, progress: Callable[[str], None]) -> Measured:
@@ -177,7 +177,7 @@ async def _turn(nodes: Sequence[_Node], connector: Connector, count: int, *, cou
         places = [
             [place for place, to in node.destinations.items() if to.protocol is protocol] for node in nodes
         ]
-        clients = [node.client_of(own) for node, own in zip(nodes, places, strict=True)]
+        clients = [node.client_to(own) for node, own in zip(nodes, places, strict=True)]
         results = await connector.connect(count, clients)
         for node, own, found in zip(nodes, places, results, strict=True):
             for place, result in zip(own, found, strict=True):
