@@ -38,7 +38,7 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """From where, and where to."""
+    """A client's network namespace, which no other client of a turn has, and where it connects to."""
 
     namespace: Namespace
     destinations: Sequence[Destination]

@@ -73,9 +73,13 @@ def test_where_nothing_is_to_be_cleaned_up_the_first_signal_ends_all(
 
 
 def test_a_signal_goes_to_the_commands_first(tmp_path: Path) -> None:
-    waits = ShellJob("until grep -q SIGTERM orders; do sleep 0.05; done; echo 4 > status")
-    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
-    assert list(run_each([(waits, SINKS)], 1, tmp_path, 20.0)) == [(0, 4)]
+    def jobs() -> Iterator[tuple[ShellJob, Sinks]]:
+        threading.Timer(
+            0.2, os.kill, (os.getpid(), signal.SIGTERM)
+        ).start()  # while run_each attends to signals
+        yield ShellJob("until grep -q SIGTERM orders; do sleep 0.05; done; echo 4 > status"), SINKS
+
+    assert list(run_each(jobs(), 1, tmp_path, 20.0)) == [(0, 4)]
 
 
 def test_no_more_run_at_once_than_may(tmp_path: Path) -> None:
