@@ -112,18 +112,17 @@ def interim_ruleset(ruleset: Ruleset) -> Ruleset:
 
 
 def hook_rules() -> tuple[HookRule, ...]:
-    """The jumps from the builtin chains, in order."""
+    """The jumps from the builtin chains, in order; those of mangle are for what IPVS may schedule, which is new to conntrack.
+
+    IPVS deletes the entry of conntrack with its own.
+    """
     services = "kubernetes service portals"
+    policy = Rule((_NEW, Jump(names.TRAFFIC_POLICY)), "kubernetes traffic policy")
+    access = Rule((_NEW, Jump(names.IPVS_OUT_FILTER)), "kubernetes ipvs access filter")
     return (
-        HookRule(
-            TableName.MANGLE, "PREROUTING", Rule((Jump(names.TRAFFIC_POLICY),), "kubernetes traffic policy")
-        ),
-        HookRule(
-            TableName.MANGLE, "OUTPUT", Rule((Jump(names.IPVS_OUT_FILTER),), "kubernetes ipvs access filter")
-        ),
-        HookRule(
-            TableName.MANGLE, "OUTPUT", Rule((Jump(names.TRAFFIC_POLICY),), "kubernetes traffic policy")
-        ),
+        HookRule(TableName.MANGLE, "PREROUTING", policy),
+        HookRule(TableName.MANGLE, "OUTPUT", access),
+        HookRule(TableName.MANGLE, "OUTPUT", policy),
         HookRule(TableName.NAT, "PREROUTING", Rule((Jump(names.SERVICES),), services)),
         HookRule(TableName.NAT, "OUTPUT", Rule((Jump(names.SERVICES),), services)),
         HookRule(
@@ -170,7 +169,7 @@ class _ChainBuilder:
                 names.POSTROUTING: self._postrouting(),
             },
             TableName.FILTER: {
-                names.PROXY_FIREWALL: (*self._invalid(), *self._firewall()),
+                names.PROXY_FIREWALL: (*self._invalid(), *self._firewall(_NEW)),
                 names.SOURCE_RANGES_FIREWALL: self._source_ranges(),
                 names.NODE_PORT: (Rule((*self._to_health_check(), End.ACCEPT)),),
                 names.IPVS_FILTER: self._ipvs_filter(),
@@ -189,15 +188,9 @@ class _ChainBuilder:
         return self._in(which, *_TO_SOCKET)
 
     def _traffic_policy(self) -> tuple[Rule, ...]:
-        """Drops of policy Local; the node and its pods, which the external policy does not bind, skip the external one.
-
-        Each packet comes here.  Those of IPv4 that are for no address of this node leave first: every Service's is on the
-        device.  In IPv6 that is a look-up of a route, which takes longer than both looks into sets.
-        """
-        leave = (Rule((_NOT_LOCAL, End.RETURN)),) if self._context.family is Family.IPV4 else ()
+        """Drops of policy Local; the node and its pods, which the external policy does not bind, skip the external one."""
         return (
-            *leave,
-            Rule((_NEW, self._to(IpSet.CLUSTER_IP_UNANSWERED), End.DROP)),
+            Rule((self._to(IpSet.CLUSTER_IP_UNANSWERED), End.DROP)),
             Rule((self._to(IpSet.SHORTCUT), Goto(names.EXTERNAL_POLICY))),
         )
 
@@ -206,12 +199,12 @@ class _ChainBuilder:
         senders = [(SOURCE_IS_LOCAL,), *([pods] if (pods := from_pods(self._context.detector)) else [])]
         return (
             *(Rule((*sender, Goto(names.SHORTCUT))) for sender in senders),
-            Rule((_NEW, self._to(IpSet.EXTERNAL_UNANSWERED), End.DROP)),
+            Rule((self._to(IpSet.EXTERNAL_UNANSWERED), End.DROP)),
         )
 
-    def _firewall(self) -> tuple[Rule, ...]:
+    def _firewall(self, *conditions: Match) -> tuple[Rule, ...]:
         comment = "Kubernetes service load balancer ip + port for load balancer with sourceRange"
-        steps = _NEW, self._to(IpSet.LOAD_BALANCER_FIREWALL), Jump(names.SOURCE_RANGES_FIREWALL)
+        steps = *conditions, self._to(IpSet.LOAD_BALANCER_FIREWALL), Jump(names.SOURCE_RANGES_FIREWALL)
         return (Rule(steps, comment),)
 
     def _source_ranges(self) -> tuple[Rule, ...]:

@@ -7,7 +7,7 @@ import pytest
 from kproxy.model.network import Family
 from kproxy.proxy.backends.ipvs import names
 from kproxy.proxy.backends.ipvs.rules import rule_text
-from kproxy.proxy.backends.ipvs.static_rules import ChainContext, Options, build_ruleset
+from kproxy.proxy.backends.ipvs.static_rules import ChainContext, Options, build_ruleset, hook_rules
 from kproxy.proxy.backends.xtables.rules import TableName
 from kproxy.proxy.plan import MasqueradePolicy
 
@@ -21,21 +21,19 @@ def test_packets_from_loopback_addresses_pass_by(family: Family, loopback: str) 
 
 
 @pytest.mark.parametrize("family", Family)
-def test_packets_for_another_node_leave_before_any_set_is_looked_into(family: Family) -> None:
+def test_packets_for_another_node_leave_nat_before_any_set_is_looked_into(family: Family) -> None:
     chains = build_ruleset(ChainContext(family, None, MasqueradePolicy.ALWAYS, Options())).chains
-    passed = [chains[TableName.NAT][names.SERVICES], chains[TableName.MANGLE][names.TRAFFIC_POLICY]]
-    for chain in passed if family is Family.IPV4 else passed[:1]:
-        texts = [rule_text(rule) for rule in chain]
-        leave = texts.index("-m addrtype ! --dst-type LOCAL -j RETURN")
-        assert not [text for text in texts[:leave] if "--match-set" in text]
-        assert [text for text in texts[leave:] if "--match-set" in text]
+    texts = [rule_text(rule) for rule in chains[TableName.NAT][names.SERVICES]]
+    leave = texts.index("-m addrtype ! --dst-type LOCAL -j RETURN")
+    assert not [text for text in texts[:leave] if "--match-set" in text]
+    assert [text for text in texts[leave:] if "--match-set" in text]
 
 
-def test_no_ipv6_packet_looks_up_a_route_in_mangle() -> None:
-    chains = build_ruleset(ChainContext(Family.IPV6, None, MasqueradePolicy.ALWAYS, Options())).chains
-    texts = [rule_text(rule) for rule in chains[TableName.MANGLE][names.TRAFFIC_POLICY]]
-    assert any("--match-set" in text for text in texts)
-    assert not any("addrtype" in text for text in texts)
+def test_only_new_packets_pass_rules_of_mangle() -> None:
+    """What IPVS schedules is new to conntrack; the second and each later packet of a connection pays one match."""
+    rules = [rule_text(hook.rule) for hook in hook_rules() if hook.table is TableName.MANGLE]
+    assert len(rules) == 3
+    assert all("--ctstate NEW" in text for text in rules)
 
 
 def test_what_is_served_is_accepted_before_rules_for_the_ports_of_the_node() -> None:
