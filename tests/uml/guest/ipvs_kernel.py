@@ -6,6 +6,7 @@ import os
 import socket
 import struct
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -488,6 +489,35 @@ def test_timeouts_that_are_not_zero_are_set_and_the_others_stay() -> None:
     _, after_fin, _ = before = timeouts()
     kernel(tcp_timeout=before[0] + 60, udp_timeout=before[2] + 7)
     assert timeouts() == (before[0] + 60, after_fin, before[2] + 7)
+
+
+def test_a_flow_through_a_shortcut_goes_on_after_ipvs_has_forgotten_it() -> None:
+    """Only packets new to conntrack get the mark of a shortcut; IPVS deletes conntrack's entry with its own."""
+    nowhere, pods = pool(scope=PoolScope.LOCAL), pool(f"{PODS[0]}:8080")
+    reached = frontend(Exposure.EXTERNAL_IP, "203.0.113.1", 80, nowhere, shortcut=pods)
+    kernel(udp_timeout=1).apply(plan_of(service(reached, protocol=Protocol.UDP)))
+    with datagrams() as pod, datagrams() as client:
+        pod.bind((PODS[0], 8080))
+        client.connect(("203.0.113.1", 80))
+        for _ in range(2):
+            exchange(client, pod)
+        entries = host.run_tool(("conntrack", "-L", "-p", "udp")).splitlines()
+        assert [entry for entry in entries if "203.0.113.1" in entry and int(entry.split()[2]) > 10]
+        time.sleep(3)
+        exchange(client, pod)
+
+
+def datagrams() -> socket.socket:
+    opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    opened.settimeout(5)
+    return opened
+
+
+def exchange(client: socket.socket, pod: socket.socket) -> None:
+    client.send(b"question")
+    _, sender = pod.recvfrom(100)
+    pod.sendto(b"answer", sender)
+    assert client.recv(100) == b"answer"
 
 
 def test_later_rules_of_nat_do_not_grab_what_is_a_services() -> None:
