@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import resource
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -23,7 +22,13 @@ from kproxy.lab.probes.source_ports import SourcePorts
 from kproxy.lab.servers import Servers
 from kproxy.lab.topology import CLIENT, ELSEWHERE, LAB, Topology
 from kproxy.lab.wiring import CATCH_ALL_PORT
+from kproxy.linux import descriptors
 from kproxy.model.network import Protocol
+
+DESCRIPTORS = 1 << 16
+"""Open files for the whole catalogue in one lab, which has more than 4096, or for a universe's flows, which leave both ends to it
+when they are reset and opened again.
+"""
 
 _REOPENINGS, _REOPENING_SECONDS = 20, 0.05
 _STEP = 65537
@@ -249,7 +254,5 @@ async def open_lab(existing: Mapping[str, Namespace] = MappingProxyType({})) -> 
 
 
 def allow_many_files() -> None:
-    """Raise this process's limit of open files to the maximum: every probe needs one."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    """Raise this process's limit of open files: every probe needs one."""
+    descriptors.raise_limit(at_least=DESCRIPTORS)

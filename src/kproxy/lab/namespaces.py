@@ -23,6 +23,7 @@ link ... netns``.
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 import socket
@@ -85,9 +86,16 @@ class Namespace:
             _thread.entered = outside
 
     def socket(self, family: int, kind: int, protocol: int = 0) -> socket.socket:
-        """Non-blocking socket made inside."""
-        with self.entered():
-            return socket.socket(family, kind | socket.SOCK_NONBLOCK, protocol)
+        """Non-blocking socket made inside; raises `LabError` when this process may open no more files."""
+        try:
+            with self.entered():
+                return socket.socket(family, kind | socket.SOCK_NONBLOCK, protocol)
+        except OSError as error:
+            if error.errno == errno.EMFILE:
+                raise LabError(
+                    f"a socket in {self.name}: {error}; raise the limit: ulimit -n 65536"
+                ) from error
+            raise
 
     def start(self, argv: Sequence[str], **options: object) -> subprocess.Popen[bytes]:
         """Start a program inside (a child inherits the namespace of the thread that forks it)."""

@@ -13,6 +13,7 @@ import enum
 import errno
 import resource
 from collections import Counter
+from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -51,10 +52,13 @@ def descriptor_limit() -> int:
     return MAX_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
 
 
-def raise_limit() -> None:
-    """Raise the soft limit to the hard limit, as the Go runtime does."""
+def raise_limit(at_least: int = 0) -> None:
+    """Raise the soft limit to the hard limit, as the Go runtime does; where allowed, a hard limit that is lower to ``at_least``."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
+    if wanted < at_least:
+        with suppress(ValueError, OSError):  # no privilege, or the kernel's maximum (fs.nr_open) is lower
+            resource.setrlimit(resource.RLIMIT_NOFILE, (at_least, at_least))
     if descriptor_limit() < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 import sys
 from pathlib import Path
 
@@ -14,11 +13,7 @@ from kproxy.universes.play import play_schedule
 from kproxy.universes.schedule_files import read_schedule
 from kproxy.universes.stop import parse_stop
 
-DESCRIPTORS = 1 << 16
-"""Most that may be open here: a flow that is reset and opened again leaves both its ends to the lab."""
-
 if __name__ == "__main__":
-    resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
     file, proxy, binary, mode, variant, *stop = sys.argv[1:]
     subject = load_subject(proxy, binary)
     schedule = read_schedule(Path(file))

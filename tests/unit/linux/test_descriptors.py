@@ -39,6 +39,33 @@ print("raised")
 attempts()
 """
 
+LOW = """
+import resource
+from contextlib import suppress
+from kproxy.linux import descriptors
+
+def limited(soft, hard):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+limited(50, 100)
+descriptors.raise_limit()
+print(*resource.getrlimit(resource.RLIMIT_NOFILE))
+limited(50, 100)
+descriptors.raise_limit(at_least=200)
+print(*resource.getrlimit(resource.RLIMIT_NOFILE))
+with suppress(ValueError, OSError):
+    limited(200, 200)
+print(*resource.getrlimit(resource.RLIMIT_NOFILE))
+"""
+
+
+def test_a_hard_limit_that_is_too_low_is_raised_where_the_process_may() -> None:
+    """The guest of ipvs mode's cases has 4096, which were too few for the whole catalogue."""
+    done = subprocess.run([sys.executable, "-c", LOW], capture_output=True, text=True, check=True)
+    plain, raised, possible = done.stdout.splitlines()
+    assert plain == "100 100"
+    assert raised == possible
+
 
 def test_a_process_without_descriptors_reports_and_counts_it_and_goes_on() -> None:
     done = subprocess.run([sys.executable, "-c", EXHAUSTED], capture_output=True, text=True, check=False)
