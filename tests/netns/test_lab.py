@@ -6,6 +6,7 @@ import asyncio
 import errno
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -22,6 +23,7 @@ import pytest
 
 from kproxy.lab import namespaces
 from kproxy.lab.captures import capture, ring
+from kproxy.lab.namespaces import LabError
 from kproxy.lab.network import build_network
 from kproxy.lab.probes.crafted import Martian, send_martian, send_out_of_window
 from kproxy.lab.probes.message import encode_request
@@ -244,6 +246,18 @@ def test_a_drop_is_silence_with_proof_of_where_it_ended(
     assert not seen.evidence.left("a")
     assert not seen.endpoint_saw
     assert seen.evidence.lost == 0
+
+
+def test_a_socket_beyond_the_limit_of_open_files_is_an_error_that_names_the_remedy() -> None:
+    with closing(namespaces.create_namespace("full")) as namespace:
+        namespace.socket(socket.AF_INET, socket.SOCK_DGRAM).close()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            with pytest.raises(LabError, match="raise the limit: ulimit -n"):
+                namespace.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_packets_that_find_no_room_are_counted_as_lost() -> None:
