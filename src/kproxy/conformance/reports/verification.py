@@ -84,7 +84,9 @@ def _run_problems(run: RunRead) -> Iterator[str]:
         yield f"cases were not observed: {_some(broken)}; run it again"
     if odd := [entry.id for entry in run.results if entry.result is Result.PASSED and entry.findings]:
         yield f"cases passed and have unlawful outcomes: {_some(odd)}"
-    if not run.environment.get("kernel"):
+    if set(known.values()) == {Result.NOT_RUNNABLE}:
+        yield f"it was not judged ({run.results[0].reason}): run the other modes one by one, with --mode"
+    elif not run.environment.get("kernel"):
         yield "it does not say on which kernel it was made"
     if wrong := [case.id for case in CATALOGUE if _changed(case, run)]:
         yield f"cases cite other clauses than in the catalogue: {_some(wrong)}"

@@ -212,6 +212,7 @@ FAILED = document(but(DEFAULT[0].id))
         ),
         (document(testbed="simulator"), "no packet was sent"),
         (document(kernel=""), "does not say on which kernel"),
+        (document(lambda _: Result.NOT_RUNNABLE, kernel=""), "it was not judged (why): run the other modes"),
         (document(but(DEFAULT[0].id, result=Result.BROKEN)), f"cases were not observed: {DEFAULT[0].id}"),
         (
             resealed(
