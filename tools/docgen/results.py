@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kproxy.conformance.reports import markdown
-from kproxy.conformance.reports.comparison import compare_runs
+from kproxy.conformance.reports.comparison import Column, Comparison, compare_runs
 from kproxy.conformance.reports.profiles import ProfileVerdict, judge_profiles
-from kproxy.conformance.reports.results_reader import DocumentRead, RunRead, load_results
+from kproxy.conformance.reports.results_reader import DocumentRead, load_results
 from tools.docgen.tables import markdown_table
 
 FOLDER = Path(__file__).parents[2] / "docs/results"
@@ -35,30 +35,27 @@ def versions_page() -> str:
 
 def _page(folder: Path, title: str) -> str:
     documents = load_results([str(file) for file in sorted(folder.glob("*.json"))])
-    sums, differences, rest = markdown.render_markdown(compare_runs(documents)).partition(_DIFFERENCES)
+    comparison = compare_runs(documents)
+    sums, differences, rest = markdown.render_markdown(comparison).partition(_DIFFERENCES)
     without_failures = sums.partition("\n### ")[0]
     head = _HEAD.format(folder=folder.relative_to(FOLDER.parents[1]), title=title)
-    return f"{head}\n{_profiles(documents)}\n\n{without_failures.rstrip()}\n\n{differences}{rest.rstrip()}\n"
+    profiles = _profiles(documents, comparison)
+    return f"{head}\n{profiles}\n\n{without_failures.rstrip()}\n\n{differences}{rest.rstrip()}\n"
 
 
-def _profiles(documents: Sequence[DocumentRead]) -> str:
+def _profiles(documents: Sequence[DocumentRead], comparison: Comparison) -> str:
     """Tables of the verdicts: core, a row for each run; extended features, a column for each."""
-    runs = [(document, run, judge_profiles(run)) for document in documents for run in document.runs]
-    heads = ("subject", "mode", "version", "judged", "core")
-    core = markdown_table("### Profiles", heads, [_core_row(*one) for one in runs]).strip()
-    names = sorted({name for _, _, verdict in runs for name in verdict.supported}, key=str.lower)
-    columns = [f"{run.subject} {run.name or run.mode}" for _, run, _ in runs]
-    if len(set(columns)) < len(columns):
-        columns = [f"{_version(run)} {run.name or run.mode}" for _, run, _ in runs]
-    rows = [(name, *("✓" if name in verdict.supported else "" for _, _, verdict in runs)) for name in names]
-    return f"{core}\n\n{markdown_table('### Extended features', ('feature', *columns), rows).strip()}"
+    dates = [document.date for document in documents for _ in document.runs]
+    verdicts = [judge_profiles(column.run) for column in comparison.columns]
+    rows = [_core_row(*one) for one in zip(comparison.columns, dates, verdicts, strict=True)]
+    core = markdown_table("### Profiles", ("run", "version", "judged", "core"), rows).strip()
+    names = sorted({name for verdict in verdicts for name in verdict.supported}, key=str.lower)
+    heads = ("feature", *(column.name for column in comparison.columns))
+    marks = [(name, *("✓" if name in verdict.supported else "" for verdict in verdicts)) for name in names]
+    return f"{core}\n\n{markdown_table('### Extended features', heads, marks).strip()}"
 
 
-def _core_row(document: DocumentRead, run: RunRead, verdict: ProfileVerdict) -> tuple[str, ...]:
+def _core_row(column: Column, date: str, verdict: ProfileVerdict) -> tuple[str, ...]:
     core = f"{verdict.word} {len(verdict.passed)}/{verdict.total}"
-    day = document.date.partition("T")[0] or "before results had dates"
-    return (run.subject, run.name or run.mode, _version(run), day, core)
-
-
-def _version(run: RunRead) -> str:
-    return (run.environment.get("subject") or "").partition("\n")[0]
+    version = (column.run.environment.get("subject") or "").partition("\n")[0]
+    return (column.name, version, date.partition("T")[0] or "before results had dates", core)
