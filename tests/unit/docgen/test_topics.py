@@ -30,10 +30,10 @@ def test_every_known_deviation_is_reported_with_its_link(name: str) -> None:
 
 
 def test_a_deviation_is_reported_where_its_clause_is_and_of_its_modes_only() -> None:
-    section = TEXT.split("`conntrack.udp.not-to-dead-endpoint-when-none-left`\n")[1].split("\n## ")[0]
+    section = TEXT.split("`conntrack.udp.stays-over-restart`\n")[1].split("\n## ")[0]
     assert "- kproxy: holds it in iptables, nftables, ipvs and userspace\n" in section
-    assert "- kube-proxy: holds it in ipvs\n" in section
-    assert "kube-proxy in iptables and nftables, `conntrack.udp-is-refused-when-nobody-is-left`" in section
+    assert "- kube-proxy: holds it in iptables and nftables\n" in section
+    assert "kube-proxy in ipvs, `restart.udp-flows-stay-where-policy-leaves-nothing`" in section
 
 
 def test_what_a_mode_does_not_claim_is_no_deviation() -> None:
