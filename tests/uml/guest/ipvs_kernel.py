@@ -293,6 +293,23 @@ def test_a_look_finds_what_is_not_as_it_was_and_all_is_mended(harm: tuple[str, .
     mended(machine, plan)
 
 
+def test_the_jump_of_an_earlier_version_goes() -> None:
+    """It was for all packets; a foreign rule shows that others stay."""
+
+    def mangle(*arguments: str) -> list[str]:
+        return host.run_tool(("iptables", "-t", "mangle", *arguments)).splitlines()
+
+    kernel().apply(plan_of(web(PODS[0])))
+    found = mangle("-S", "OUTPUT")
+    mangle("-F", "OUTPUT")
+    foreign = "-A OUTPUT -o foreign0 -j DROP"
+    for rule in ("-A OUTPUT -j KUBE-TRAFFIC-POLICY", foreign):
+        mangle(*rule.split())
+    kernel().apply(plan_of(web(PODS[0])))
+    assert mangle("-S", "OUTPUT") == [*found, foreign]
+    assert len(found) == 3
+
+
 def test_the_devices_addresses_are_never_the_nodes() -> None:
     device.create_device()
     followed = AddressMonitor(V4, DEVICE)

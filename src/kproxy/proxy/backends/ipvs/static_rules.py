@@ -190,7 +190,7 @@ class _ChainBuilder:
     def _traffic_policy(self) -> tuple[Rule, ...]:
         """Drops of policy Local; the node and its pods, which the external policy does not bind, skip the external one."""
         return (
-            Rule((self._to(IpSet.CLUSTER_IP_UNANSWERED), End.DROP)),
+            Rule((self._to(IpSet.CLUSTER_IP_UNANSWERED), _NEW, End.DROP)),
             Rule((self._to(IpSet.SHORTCUT), Goto(names.EXTERNAL_POLICY))),
         )
 
@@ -199,7 +199,7 @@ class _ChainBuilder:
         senders = [(SOURCE_IS_LOCAL,), *([pods] if (pods := from_pods(self._context.detector)) else [])]
         return (
             *(Rule((*sender, Goto(names.SHORTCUT))) for sender in senders),
-            Rule((self._to(IpSet.EXTERNAL_UNANSWERED), End.DROP)),
+            Rule((self._to(IpSet.EXTERNAL_UNANSWERED), _NEW, End.DROP)),
         )
 
     def _firewall(self, *conditions: Match) -> tuple[Rule, ...]:

@@ -110,16 +110,17 @@ class IptablesChains:
             raise
 
     def _hookchain_blocks(self, hooks: list[HookRule]) -> list[Block]:
-        """Blocks that insert all jumps of a builtin chain at its top if one is missing, since their order matters."""
-        lines: dict[TableName, list[str]] = {}
-        places: dict[tuple[TableName, str], int] = {}
-        absent = self.missing_hooks(hooks)
+        """Blocks that put all jumps of a builtin chain at its top, since their order matters; those of an earlier version go."""
+        lines: dict[TableName, list[str]] = {hook.table: [] for hook in hooks}
+        places: dict[tuple[TableName, str], int] = {(hook.table, hook.chain): 0 for hook in hooks}
+        wanted = {f"-A {hook.chain} {rule_text(hook.rule)}" for hook in hooks}
+        for table, chain in places:
+            there = self._rules(table, chain)
+            ours = [rule for rule in there if rule in wanted or _target(rule) in OWN_CHAINS[table]]
+            lines[table] += [f"-D {rule.removeprefix('-A ')}" for rule in ours]
         for hook in hooks:
-            if hook not in absent:
-                lines.setdefault(hook.table, []).append(f"-D {hook.chain} {rule_text(hook.rule)}")
-        for hook in hooks:
-            place = places[hook.table, hook.chain] = places.get((hook.table, hook.chain), 0) + 1
-            lines.setdefault(hook.table, []).append(f"-I {hook.chain} {place} {rule_text(hook.rule)}")
+            place = places[hook.table, hook.chain] = places[hook.table, hook.chain] + 1
+            lines[hook.table].append(f"-I {hook.chain} {place} {rule_text(hook.rule)}")
         return [Block(table, found) for table, found in lines.items()]
 
 
@@ -143,5 +144,8 @@ def _refers_to_ours(rule: str, table: TableName) -> bool:
     """True if a listed rule refers to a chain or set that only ipvs mode has."""
     if not rule.startswith("-A"):
         return False
-    target = rule.rpartition(" ")[2]
-    return "--match-set KUBE-" in rule or target in OWN_CHAINS[table] or rule.endswith(_FIREWALL_JUMP)
+    return "--match-set KUBE-" in rule or _target(rule) in OWN_CHAINS[table] or rule.endswith(_FIREWALL_JUMP)
+
+
+def _target(rule: str) -> str:
+    return rule.rpartition(" ")[2]
