@@ -48,6 +48,7 @@ def test_what_the_specification_lists_of_a_mode_was_seen_in_it(name: str) -> Non
     subject = load_subject(name, "/bin/true")
     documents = [document for file in FOLDER.glob(f"{name}*.json") for document in load_results([str(file)])]
     judged = [(document, run) for document in documents for run in document.runs]
+    assert {run.mode for _, run in judged} == set(subject.modes)
     seen = {(e.id, run.mode) for _, run in judged for e in run.results if e.result is Result.DEVIATION}
     recorded = {
         (id, run.mode) for document, run in judged for id, case in document.cases.items() if _same(id, case)

@@ -169,7 +169,7 @@ class _ChainBuilder:
                 names.POSTROUTING: self._postrouting(),
             },
             TableName.FILTER: {
-                names.PROXY_FIREWALL: (*self._invalid(), *self._firewall(_NEW)),
+                names.PROXY_FIREWALL: (*self._invalid(), *self._firewall()),
                 names.SOURCE_RANGES_FIREWALL: self._source_ranges(),
                 names.NODE_PORT: (Rule((*self._to_health_check(), End.ACCEPT)),),
                 names.IPVS_FILTER: self._ipvs_filter(),
@@ -202,9 +202,9 @@ class _ChainBuilder:
             Rule((self._to(IpSet.EXTERNAL_UNANSWERED), _NEW, End.DROP)),
         )
 
-    def _firewall(self, *conditions: Match) -> tuple[Rule, ...]:
+    def _firewall(self) -> tuple[Rule, ...]:
         comment = "Kubernetes service load balancer ip + port for load balancer with sourceRange"
-        steps = *conditions, self._to(IpSet.LOAD_BALANCER_FIREWALL), Jump(names.SOURCE_RANGES_FIREWALL)
+        steps = _NEW, self._to(IpSet.LOAD_BALANCER_FIREWALL), Jump(names.SOURCE_RANGES_FIREWALL)
         return (Rule(steps, comment),)
 
     def _source_ranges(self) -> tuple[Rule, ...]:
