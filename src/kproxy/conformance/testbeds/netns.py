@@ -53,7 +53,7 @@ from kproxy.conformance.case import (
     UnrelatedEntries,
 )
 from kproxy.conformance.case.descriptions import NO_TRACES, describe_step
-from kproxy.conformance.engine.convergence import LatencySample
+from kproxy.conformance.engine.convergence import BOUND, LatencySample
 from kproxy.conformance.engine.session import OpenTestbed
 from kproxy.conformance.subjects.subject import Subject
 from kproxy.conformance.testbed import HarnessError, Observation, SubjectFailed, Testbed
@@ -189,6 +189,7 @@ class NetnsTestbed(PacketTestbed):
         self.lab, self.server, self.proxies = lab, server, proxies
         slow = _emulated()
         self._sync_timeout = barrier or (SLOW_BARRIER if slow else BARRIER)
+        self._restored_within = BOUND * (SLOW_BARRIER / BARRIER if slow else 1)
         self._settling = Settling(
             self.change, self.lab.probe, self._overdue, self._sync_timeout, lab.topology, varied=True
         )
@@ -278,7 +279,9 @@ class NetnsTestbed(PacketTestbed):
                 self._settling.expect(node)
             case RemoveRules(node=node, what=what):
                 await self.proxies.flush_rules(node, what)
-                self._settling.expect_restored(without_change=what is not Flushed.NFTABLES)
+                self._settling.expect_restored(
+                    without_change=what is not Flushed.NFTABLES, within=self._restored_within
+                )
             case RemoveProxy(node=node):
                 self._settling.excuse(node)
                 if self.proxies.runs_on(node):

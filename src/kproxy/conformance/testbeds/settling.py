@@ -25,7 +25,7 @@ and as long as the subject's minSyncPeriod allows.
 A proxy whose writes fail by injection is excused; if those of one family fail, it has half of the time to serve the
 other, since every system call of it and of its tools is traced meanwhile. When it can write again it has to apply the
 backlog by itself, so it first has a quarter of the time to serve the last sentinel, before a new one would trigger a
-write (`_catches_up`); likewise where its rules were removed by another program.
+write (`_catches_up`); likewise where its rules were removed by another program, after a wait as for a change alone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from dataclasses import replace
 from functools import partial
 
 from kproxy.conformance.binding.world import Change, Put, Remove
-from kproxy.conformance.engine.convergence import ChangeKind, LatencySample
+from kproxy.conformance.engine.convergence import BOUND, ChangeKind, LatencySample
 from kproxy.conformance.testbed import HarnessError, NothingServed, SubjectFailed
 from kproxy.conformance.testbeds.barrier import Overdue, Place, wait_until_served
 from kproxy.conformance.testbeds.lag import lag
@@ -55,9 +55,9 @@ _OF_THE_TIME = 1 / 4
 _WHILE_TRACED = 1 / 2
 """Fraction that it has to apply what it can write while it cannot write all."""
 _ALONE = 1 / 12
-"""Fraction that the restoring of rules, and a change which comes alone, may take: by default that of `kproxy.conformance.engine.convergence.BOUND`."""
+"""Fraction that the restoring of rules, and a change which comes alone, may take at most: by default that of `kproxy.conformance.engine.convergence.BOUND`."""
 _LEAST, _TIMES_THE_SLOWEST = 1.0, 5
-"""Shortest wait for such a change, in seconds, and the longest in units of the slowest that was timed."""
+"""Shortest wait for such a change, in seconds, and the wait in units of the slowest that was timed."""
 _PACED = 2
 """Times that a change alone may wait for the subject's minSyncPeriod: for what came before it, and for one that it is put off by."""
 _SECOND = (ChangeKind.MOVED, ChangeKind.DELETED, ChangeKind.PORT, ChangeKind.CREATED)
@@ -88,7 +88,7 @@ class Settling:
         self.served = False
         """True once the subject has served a Service everywhere."""
         self._unwritable: set[Place] = set()
-        self._caught_up, self._restores = True, False
+        self._caught_up, self._restored_within = True, 0.0
         self._topology, self.families = topology, topology.families
         self.applied: list[LatencySample] = []
         """Every change that was awaited, except the first of all, which waits for the subject's start."""
@@ -105,12 +105,13 @@ class Settling:
         self._caught_up = self._caught_up and not excused
         self._unwritable -= excused
 
-    def expect_restored(self, *, without_change: bool) -> None:
+    def expect_restored(self, *, without_change: bool, within: float = BOUND) -> None:
         """Wait until what was served is served again, by proxies that no change makes write, or else one after some time.
 
-        A sentinel does not show all of it: IPVS serves on without the rules that masquerade and reject.
+        A sentinel does not show all of it: IPVS serves on without the rules that masquerade and reject.  ``within``: seconds
+        for it, where changes are not slower.  The time limit, which may be an hour, is for a subject that is late.
         """
-        self._caught_up, self._restores = self._caught_up and not without_change, True
+        self._caught_up, self._restored_within = self._caught_up and not without_change, within
 
     def _places(self) -> list[Place]:
         places = itertools.product(self._topology.nodes, self.families)
@@ -135,10 +136,14 @@ class Settling:
 
         ``min_sync_seconds``: of the subject's configuration.  A change may wait for so long, and for a sync that has begun meanwhile.
         """
-        slowest = max(sample.seconds for sample in self.applied if sample.isolated)
-        seconds = max(_TIMES_THE_SLOWEST * slowest, _LEAST) + _PACED * min_sync_seconds
-        await asyncio.sleep(min(seconds, self._seconds * _ALONE))
+        await self._several_times_the_slowest(_LEAST, _PACED * min_sync_seconds)
         check()
+
+    async def _several_times_the_slowest(self, least: float, longer: float = 0.0) -> None:
+        """Sleep for the time that a change alone may take, at least ``least`` seconds, and ``longer``."""
+        slowest = max((sample.seconds for sample in self.applied if sample.isolated), default=0.0)
+        seconds = max(_TIMES_THE_SLOWEST * slowest, least) + longer
+        await asyncio.sleep(min(seconds, self._seconds * _ALONE))
 
     async def control(self) -> None:
         """Reach the sentinels' pod from every node in every family, without a Service; raises `HarnessError`.
@@ -155,9 +160,9 @@ class Settling:
         self._works = True
 
     async def _settle(self, check: Check) -> None:
-        if self._restores:
-            await asyncio.sleep(self._seconds * _ALONE)
-            self._restores = False
+        if self._restored_within:
+            await self._several_times_the_slowest(self._restored_within)
+            self._restored_within = 0.0
         if not self._caught_up and not await self._catches_up(check):
             return
         await self.remove_sentinels()

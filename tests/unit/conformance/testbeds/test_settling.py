@@ -121,6 +121,31 @@ def test_a_change_alone_may_wait_for_the_subjects_minimum_between_syncs(
     assert slept == [passed]
 
 
+@pytest.mark.parametrize(
+    ("time_limit", "slowest", "passed"), [(60, 0.1, 5.0), (3600, 0.1, 5.0), (3600, 9.0, 45.0), (6, 9.0, 0.5)]
+)
+def test_a_long_time_limit_does_not_make_the_wait_for_removed_rules_longer(
+    monkeypatch: pytest.MonkeyPatch, time_limit: float, slowest: float, passed: float
+) -> None:
+    """A run with ``--sync-timeout 3600`` waited for five minutes in silence after each removal."""
+    subject = Subject()
+    ipv4 = replace(LAB, families=(Family.IPV4,))
+    settling = Settling(subject.write, subject.probe, reported, time_limit, ipv4)
+    settle(settling)
+    settling.applied = [replace(settling.applied[-1], seconds=slowest)]
+    settling.expect_restored(without_change=True)
+    slept: list[float] = []
+    really_sleep = asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        await really_sleep(seconds if len(slept) > 1 else 0)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    settle(settling)
+    assert slept[0] == passed
+
+
 def test_what_another_program_removed_must_be_there_again_before_a_sentinel_makes_a_proxy_write() -> None:
     subject = Subject()
     settling = subject.settling()
