@@ -22,7 +22,7 @@ from kproxy.conformance.case import Case, Profile, Wait
 from kproxy.conformance.engine.convergence import LatencySample
 from kproxy.conformance.engine.judging import Finding, InstanceProgress
 from kproxy.conformance.engine.progress import RunProgress
-from kproxy.conformance.engine.runner import run_instances
+from kproxy.conformance.engine.runner import run_instances, split_rounds
 from kproxy.conformance.reports.results import CaseResult, Report, Result
 from kproxy.conformance.subjects.deviations import excuse_usage, find_excuse
 from kproxy.conformance.subjects.subject import Subject
@@ -209,7 +209,8 @@ async def run_session(session: Session, open_testbed: OpenTestbed, log: Callable
         semaphore=asyncio.Semaphore(session.parallel_labs),
         progress=RunProgress(total=len(able)),
     )
-    runs = [labs.run(cases) for _, cases in group_into_labs(able, session.lab_capacity)]
+    longest_first = sorted(group_into_labs(able, session.lab_capacity), key=_rounds, reverse=True)
+    runs = [labs.run(cases) for _, cases in longest_first]
     runs.insert(_LABS_TO_TRY, _run_one_unclaimed(labs))
     done = await asyncio.gather(*map(labs.complete, await asyncio.gather(*runs)))
     results.update({entry.case.id: entry for group in done for entry in group})
@@ -276,6 +277,11 @@ def group_into_labs(cases: Sequence[Case], capacity: int) -> list[tuple[Profile,
         for number in [-(-len(members) // (capacity or len(members)))]
         for start in range(number)
     ]
+
+
+def _rounds(lab: tuple[Profile, Sequence[Case]]) -> int:
+    """Rounds of a lab's longest case, by which its time is estimated: one that begins last would be waited for alone."""
+    return max(sum(1 for _ in split_rounds(case.steps)) for case in lab[1])
 
 
 def _in_turn(testbed: Testbed, instances: Sequence[Instance]) -> list[list[Instance]]:

@@ -284,6 +284,26 @@ def test_a_profile_with_more_cases_than_a_lab_may_hold_gets_more_labs(
     assert {entry.result for entry in report.results} == {Result.PASSED}
 
 
+def test_the_lab_with_the_longest_case_begins_first_and_the_report_keeps_the_order_of_cases(
+    tmp_path: Path,
+) -> None:
+    """One of seven rounds that began last was waited for alone: a tenth of the run."""
+    opened: list[str] = []
+
+    @asynccontextmanager
+    async def lab(profile: Profile, _: Sequence[Instance]) -> AsyncIterator[Scripted]:
+        opened.append(profile.name)
+        yield Scripted()
+
+    rounds = {"one": STEPS, "three": STEPS * 3, "two": STEPS * 2, "again-one": STEPS}
+    cases = [
+        small_case(*steps, id=f"group.{name}", profile=Profile(name=name)) for name, steps in rounds.items()
+    ]
+    report = report_on(cases, lab, tmp_path)
+    assert opened == ["three", "two", "one", "again-one"]
+    assert list(verdicts(report)) == [f"group.{name}" for name in rounds]
+
+
 # ------------------------------------------------------------------------------ what is not claimed
 
 
