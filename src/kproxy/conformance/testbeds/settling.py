@@ -88,7 +88,9 @@ class Settling:
         self.served = False
         """True once the subject has served a Service everywhere."""
         self._unwritable: set[Place] = set()
-        self._caught_up, self._restored_within = True, 0.0
+        self._caught_up = True
+        self._restored_within = 0.0
+        """Seconds for removed rules to be back; 0: none were removed."""
         self._topology, self.families = topology, topology.families
         self.applied: list[LatencySample] = []
         """Every change that was awaited, except the first of all, which waits for the subject's start."""
@@ -140,8 +142,8 @@ class Settling:
         check()
 
     async def _several_times_the_slowest(self, least: float, longer: float = 0.0) -> None:
-        """Sleep for the time that a change alone may take, at least ``least`` seconds, and ``longer``."""
-        slowest = max((sample.seconds for sample in self.applied if sample.isolated), default=0.0)
+        """Sleep for the time that a change alone may take, at least ``least`` seconds, and ``longer``; the most if none was timed."""
+        slowest = max((sample.seconds for sample in self.applied if sample.isolated), default=self._seconds)
         seconds = max(_TIMES_THE_SLOWEST * slowest, least) + longer
         await asyncio.sleep(min(seconds, self._seconds * _ALONE))
 
