@@ -4,6 +4,7 @@ Sources: ``np.addresses.reread``, ``hcnp.listen-addrs``, ``ipvs.dummy`` in the c
 do in the place of kube-ipvs0: it is known by its name.
 """
 
+import socket
 from collections.abc import Callable, Iterator
 from ipaddress import ip_address
 
@@ -12,12 +13,15 @@ import pytest
 from kproxy.lab import namespaces
 from kproxy.lab.namespaces import Namespace
 from kproxy.linux import node_addresses as module
+from kproxy.linux.netlink_multicast import MulticastListener
 from kproxy.linux.netlink_socket import Netlink
 from kproxy.linux.node_addresses import AddressMonitor, LocalAddresses, list_addresses
 from kproxy.model.network import Address, Family
 from tests.support.waiting import eventually
 
 DEVICE = "kube-ipvs0"
+ADDRESS_GROUPS = (5, 9)
+"""RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR (linux/rtnetlink.h)."""
 OWN = {Family.IPV4: ip_address("192.0.2.1"), Family.IPV6: ip_address("2001:db8::1")}
 CAME = {Family.IPV4: ip_address("192.0.2.2"), Family.IPV6: ip_address("2001:db8::2")}
 OF_SERVICES = {Family.IPV4: ip_address("10.96.0.1"), Family.IPV6: ip_address("fd00::1")}
@@ -45,7 +49,9 @@ def change(namespace: Namespace, family: Family) -> Change:
 
     def do(verb: str, address: Address, device: str) -> None:
         more = ("nodad",) if address.version == 6 and verb == "add" else ()
+        notified = MulticastListener(socket.NETLINK_ROUTE, *ADDRESS_GROUPS)
         namespace.run(("ip", "address", verb, f"{address}/{address.max_prefixlen}", "dev", device, *more))
+        assert eventually(notified.receive), "the kernel reports one of IPv6 a little later"
 
     for name in ("uplink", DEVICE):
         namespace.run(("ip", "link", "add", name, "type", "bridge"))
@@ -66,8 +72,8 @@ def test_those_of_the_service_device_are_distinguished(family: Family) -> None:
 def test_what_comes_and_goes_is_followed(family: Family, change: Change) -> None:
     followed = AddressMonitor(family, DEVICE)
     assert followed.current() == (OWN[family],)
-    change("add", CAME[family], "uplink")  # the kernel reports one of IPv6 a little later
-    assert eventually(lambda: set(followed.current()) == {OWN[family], CAME[family]}), followed.current()
+    change("add", CAME[family], "uplink")
+    assert set(followed.current()) == {OWN[family], CAME[family]}
     change("del", OWN[family], "uplink")
     assert followed.current() == (CAME[family],)
 
@@ -89,7 +95,7 @@ def test_nothing_is_listed_again_while_no_address_of_the_node_changes(
     assert followed.current() is before
     assert lists == []
     change("add", CAME[family], "uplink")
-    assert eventually(lambda: followed.current() is not before)
+    assert followed.current() is not before
     assert lists == [family], "positive control"
 
 
@@ -101,7 +107,7 @@ def test_the_service_devices_are_listed_again_when_one_of_them_changes_and_only_
     change("del", OWN[family], "uplink")
     assert followed.on_device() is before == {OF_SERVICES[family]}
     change("add", CAME[family], DEVICE)
-    assert eventually(lambda: followed.on_device() == {OF_SERVICES[family], CAME[family]})
+    assert followed.on_device() == {OF_SERVICES[family], CAME[family]}
     change("del", OF_SERVICES[family], DEVICE)
     assert followed.on_device() == {CAME[family]}
     namespace.run(("ip", "link", "del", DEVICE))
@@ -109,7 +115,7 @@ def test_the_service_devices_are_listed_again_when_one_of_them_changes_and_only_
     namespace.run(("ip", "link", "add", DEVICE, "type", "bridge"))
     assert followed.on_device() == frozenset()
     change("add", OF_SERVICES[family], DEVICE)
-    assert eventually(lambda: followed.on_device() == {OF_SERVICES[family]})
+    assert followed.on_device() == {OF_SERVICES[family]}
     assert followed.current() == ()
 
 

@@ -1,6 +1,6 @@
 """Proxies that misbehave: each gets a clear verdict soon, and nothing of it is left on the machine.
 
-Several are judged beside one another, each by a run of its own, for one case.
+Each is judged by a run of its own, for one case.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,7 +35,7 @@ ON_A_MACHINE_THAT_IS_NEVER_SLOW = (
 """The harness without the control that divides a wait by the machine's slowness: ten seconds by a timer are ten seconds on
 any machine, but divided by more than two, which other tests make of a small one, they are within the bound of five."""
 
-PATIENCE, AT_ONCE = 3, 4
+PATIENCE = 3
 WITHIN = 150.0
 """Seconds that a verdict may take on a busy machine; most come within ten, but who follows changes late is followed late."""
 
@@ -209,26 +208,13 @@ def judge(name: str, place: Path) -> Verdict:
     return Verdict(status, (place / "output").read_text(encoding="utf-8"), left)
 
 
-@pytest.fixture(scope="module")
-def verdicts(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Verdict]:
-    places = [tmp_path_factory.mktemp(name) for name in BAD]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return dict(zip(BAD, pool.map(judge, BAD, places), strict=True))
-
-
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_subject_gets_a_clear_verdict_and_leaves_nothing(
-    name: str, verdicts: Mapping[str, Verdict]
-) -> None:
-    bad, verdict = BAD[name], verdicts[name]
+def test_a_bad_subject_gets_a_clear_verdict_and_leaves_nothing(name: str, tmp_path: Path) -> None:
+    bad, verdict = BAD[name], judge(name, tmp_path)
     for reported in (bad.reported,) if isinstance(bad.reported, str) else bad.reported:
         assert reported in verdict.text, verdict.text
     assert verdict.status == bad.status, verdict.text
     assert verdict.left == []
-
-
-def test_the_machine_is_as_it_was(verdicts: Mapping[str, Verdict]) -> None:
-    assert verdicts
     tables = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout
     assert OUTSIDE not in tables
     assert Path("/proc/sys/vm/panic_on_oom").read_text(encoding="utf-8") == "0\n"

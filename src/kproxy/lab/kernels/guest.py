@@ -43,6 +43,18 @@ CONNECTIONS = {
     "/proc/sys/net/netfilter/nf_conntrack_max": "65536",
 }
 MODULES = "/run/modules/lib/modules"
+PRELOADED = (
+    *("veth", "bridge", "dummy", "ipv6", "nf_conntrack_netlink", "ip_vs_rr", "ip_vs_mh"),
+    *(f"{family}table_{table}" for family in ("ip", "ip6") for table in ("filter", "nat", "mangle")),
+    *(f"{family}t_REJECT" for family in ("ip", "ip6")),
+    *(f"xt_{name}" for name in ("addrtype", "comment", "conntrack", "mark", "set", "statistic", "tcpudp")),
+    *(f"xt_{name}" for name in ("MASQUERADE", "REDIRECT", "nat")),
+    *(f"ip_set_hash_{name}" for name in ("ip", "ipport", "ipportip", "ipportnet")),
+    "ip_set_bitmap_port",
+)
+"""Modules of most jobs: to load them together takes a fraction of what one process for each takes, started by the kernel."""
+NO_MODULE = 'case "$*" in *netdev-* | *kube-ipvs0) exit 1 ;; esac'
+"""A line of the kernel's helper: it is run with the name of an interface, as with a module's, whenever there is none of that name."""
 NOT_FOUND = 127
 PROCESSOR = ("GLIBC_TUNABLES", "OPENSSL_ia32cap")
 """Environment variables that the kernel's own helpers need as well, since it gives them none (`kproxy.lab.kernels.processor`)."""
@@ -120,9 +132,10 @@ def load_modules_from(place: str) -> None:
     Path(MODULES).symlink_to(place)
     helper = Path("/run/modules/modprobe")
     exports = "".join(f"export {name}='{os.environ[name]}'\n" for name in PROCESSOR if name in os.environ)
-    helper.write_text(f'#!/bin/sh\n{exports}exec /sbin/modprobe -d /run/modules "$@"\n')
+    helper.write_text(f'#!/bin/sh\n{exports}{NO_MODULE}\nexec /sbin/modprobe -d /run/modules "$@"\n')
     helper.chmod(0o755)
     Path("/proc/sys/kernel/modprobe").write_text(str(helper))
+    os.spawnv(os.P_WAIT, helper, [str(helper), "-a", "-q", *PRELOADED])
 
 
 def track_many_connections() -> None:
