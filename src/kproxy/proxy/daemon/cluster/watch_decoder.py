@@ -106,7 +106,7 @@ class WatchDecoder:
         """Decode a list; raises `msgspec.DecodeError` when it is none at all."""
         try:
             whole = self._list.decode(body)
-        except (msgspec.ValidationError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return self._decode_list_items(body)
         items = whole.items or ()
         if not has_valid_names(items):
