@@ -20,8 +20,6 @@ from kproxy.model.network import Address, Family
 from tests.support.waiting import eventually
 
 DEVICE = "kube-ipvs0"
-ADDRESS_GROUPS = (5, 9)
-"""RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR (linux/rtnetlink.h)."""
 OWN = {Family.IPV4: ip_address("192.0.2.1"), Family.IPV6: ip_address("2001:db8::1")}
 CAME = {Family.IPV4: ip_address("192.0.2.2"), Family.IPV6: ip_address("2001:db8::2")}
 OF_SERVICES = {Family.IPV4: ip_address("10.96.0.1"), Family.IPV6: ip_address("fd00::1")}
@@ -49,7 +47,7 @@ def change(namespace: Namespace, family: Family) -> Change:
 
     def do(verb: str, address: Address, device: str) -> None:
         more = ("nodad",) if address.version == 6 and verb == "add" else ()
-        notified = MulticastListener(socket.NETLINK_ROUTE, *ADDRESS_GROUPS)
+        notified = MulticastListener(socket.NETLINK_ROUTE, module._GROUPS[family])
         namespace.run(("ip", "address", verb, f"{address}/{address.max_prefixlen}", "dev", device, *more))
         assert eventually(notified.receive), "the kernel reports one of IPv6 a little later"
 

@@ -452,8 +452,9 @@ def test_cleanup_removes_what_ipvs_mode_left_in_both_families_and_nothing_else()
     kernel(Family.IPV6).apply(six())
     assert everything() != before
     cleanup = (sys.executable, "-m", "kproxy", "run", "--cleanup")
-    host.run_tool(cleanup, timeout=300.0)  # 50 s in a guest beside other work
-    assert everything() == before
+    for _ in range(2):
+        host.run_tool(cleanup, timeout=300.0)  # 50 s in a guest beside other work
+        assert everything() == before
 
 
 def everything() -> tuple[set[Key], str, str, list[str]]:

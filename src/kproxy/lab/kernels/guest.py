@@ -125,7 +125,7 @@ def give_entropy(seed: str) -> None:
 
 
 def load_modules_from(place: str) -> None:
-    """Make modules in a folder of the host available to the kernel, if it has any."""
+    """Make modules in a folder of the host available to the kernel, if it has any, and load those of most jobs, as far as it has them."""
     if not place:
         return
     Path(MODULES).parent.mkdir(parents=True)
