@@ -8,7 +8,7 @@ last happened; each ``record_*`` method returns the state after an event, and `S
 * A change is synced once changes have rested for ``settle_time``, at the latest ``max_settle_time`` after the first: one event at
   the API server often arrives as several changes from several watches.
 * No sync begins earlier than ``min_sync_period`` after the last one that wrote or failed.
-* A failed sync is repeated after ``first_retry``, then after twice as long each time; the wait is at most ``sync_period``.
+* A failed sync or repair is repeated after ``first_retry``, then after twice as long each time; the wait is at most ``sync_period``.
 * The kernel is checked when it reports something, every ``drift_check_period`` where a check is cheap, else every ``sync_period``.
 * Drift is repaired at once.  If the repair does not last, the next one waits, twice as long each time: two proxies that undo
   each other's rules would otherwise do nothing else.
@@ -109,7 +109,8 @@ class SyncScheduler:
         if sync is not None:
             candidates.append(Due(max(sync, self._earliest()), Action.SYNC))
         if self.drifted_at is not None:
-            candidates.append(Due(max(self.next_repair, self._earliest()), Action.REPAIR))
+            retry = self._retry() or float("-inf")
+            candidates.append(Due(max(self.next_repair, self._earliest(), retry), Action.REPAIR))
         return min(reversed(candidates), key=lambda due: due.at)
 
     def request_sync(self, now: float) -> SyncScheduler:

@@ -160,3 +160,18 @@ def test_two_syncs_that_write_are_never_closer_than_the_shortest_period(
         ends.append(now)
         pacer = pacer.record_write(now) if succeeds else pacer.record_failure(now)
     assert all(later - earlier >= PACE.min_sync_period - 1e-9 for earlier, later in itertools.pairwise(ends))
+
+
+def test_a_repair_that_fails_backs_off_as_a_sync_does() -> None:
+    without_pause = SyncPeriods(
+        min_sync_period=0.0, sync_period=20.0, first_retry=0.5, drift_check_period=60.0
+    )
+    pacer, now, delays = SyncScheduler(periods=without_pause).record_write(0.0).record_drift(10.0), 10.0, []
+    assert pacer.due(None) == Due(10.0, Action.REPAIR)
+    for _ in range(7):
+        pacer = pacer.record_failure(now).record_check(now)
+        due = pacer.due(None)
+        assert due.action is Action.REPAIR
+        delays.append(due.at - now)
+        now = due.at
+    assert delays == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 20.0]
