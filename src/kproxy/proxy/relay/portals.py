@@ -144,14 +144,15 @@ def _kept_for_flows(
     """Sockets that no frontend leads to any more: flows stay with an endpoint that serves, and nothing is chosen there.
 
     So it is where the policy has become Local and the node has no endpoint (``conntrack.udp.stays-on-policy-change``).
+    The second socket of a pool, by which an earlier daemon kept sources, is none of these where sources are not kept now.
     """
     if service.protocol is not Protocol.UDP or not service.serving:
         return
     serving = frozenset((str(one.address), one.port) for one in service.serving)
-    open_now = {port.key for port in ports}
+    in_use = {port.turns for port in ports}
     for key in earlier:
-        if key not in open_now:
-            (name, protocol, scope), address, number, keeps_source = key
+        (name, protocol, scope), address, number, keeps_source = key
+        if (name, protocol, scope) not in in_use:
             yield RelayPort(
                 service=name,
                 protocol=protocol,

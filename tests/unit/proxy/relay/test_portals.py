@@ -77,6 +77,19 @@ def test_so_does_one_that_an_earlier_daemon_left_open() -> None:
     assert elsewhere.ports(given, OTHER) == ()
 
 
+def test_a_daemon_that_keeps_no_sources_leaves_the_sockets_of_one_that_did() -> None:
+    """They have no endpoint of their own, so a packet to one would get no answer."""
+    given = plan(CLUSTER_IP, protocol=Protocol.UDP, serving=(FAR,))
+    opened = Portals(keep_sources=True).ports(given, NODE)
+    assert [port.keeps_source for port in opened] == [False, True]
+    portals = Portals()
+    portals.adopt([port.key for port in opened])
+    found = portals.ports(given, NODE)
+    assert [(port.key, bool(port.endpoints)) for port in found] == [(opened[0].key, True)]
+    (service,) = portals.relayed(given, NODE, numbered(opened)).services
+    assert service.frontends[0].pool.endpoints == (socket(40_001),)
+
+
 def test_a_socket_of_datagrams_stays_open_for_its_flows_where_nothing_is_chosen_any_more() -> None:
     """A policy that has become Local on a node without an endpoint (``conntrack.udp.stays-on-policy-change``)."""
     empty = msgspec.structs.replace(NODE_PORT, pool=Pool(PoolScope.LOCAL, ()), on_empty=OnEmpty.DROP)
