@@ -14,6 +14,7 @@ from kproxy.linux.netfilter.rules import Point
 from kproxy.proxy.backends.xtables import names
 from kproxy.proxy.backends.xtables.blocks import Block, delete_chains_blocks
 from kproxy.proxy.backends.xtables.kernel.jumps import list_chain_rules
+from kproxy.proxy.backends.xtables.kernel.tools import list_chains_by_netlink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,13 +51,27 @@ def remove_chains(tools: Tools, table: TableName, is_ours: Callable[[TableName, 
 
 
 def _chains(tools: Tools, table: TableName) -> AbstractSet[ChainName]:
-    """Names of existing chains; none where the kernel does not support the variant."""
+    """Names of existing chains; none where the kernel does not support the variant.
+
+    iptables-legacy fails in the same way without CAP_NET_RAW; then the kernel lists its tables.
+    """
     try:
         return tools.chains()[table]
     except HostError as error:
-        if error.reason in {Reason.MISSING, Reason.UNSUPPORTED}:
-            return frozenset()
-        raise
+        if error.reason not in {Reason.MISSING, Reason.UNSUPPORTED}:
+            raise
+        if _are_hidden(tools):
+            detail = f"{error.detail}; rules may be there: run kproxy with the capability NET_RAW too"
+            raise HostError(error.operation, detail, Reason.DENIED) from error
+        return frozenset()
+
+
+def _are_hidden(tools: Tools) -> bool:
+    """True if the kernel has tables of the variant, whose chains only the tools could list."""
+    try:
+        return list_chains_by_netlink(tools.family, tools.variant) is None
+    except HostError:
+        return False
 
 
 def _removal(
