@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import msgspec
+
 import kproxy
 from kproxy.lab.kernels import boot, uml, universe
 from kproxy.universes.recording import Recording, parse_recording
@@ -79,12 +81,34 @@ def run_universes(
 
 
 def _run(number: int, schedule: Schedule, end: int | boot.GuestDied, out: bytes, error: bytes) -> UniverseRun:
-    if end != 0:
-        why = str(end) if isinstance(end, boot.GuestDied) else f"exit status {end}"
-        text = f"{why}\n{error.decode(errors='replace')}".strip()
-        return UniverseRun(number=number, schedule=schedule, error=text)
-    digest = hashlib.sha256(out).hexdigest()[:16]
-    return UniverseRun(number=number, schedule=schedule, digest=digest, recording=parse_recording(out))
+    if end == 0:
+        return run_of_output(number, schedule, out)
+    why = str(end) if isinstance(end, boot.GuestDied) else f"exit status {end}"
+    text = f"{why}\n{error.decode(errors='replace')}".strip()
+    return UniverseRun(number=number, schedule=schedule, error=text)
+
+
+def run_of_output(number: int, schedule: Schedule, out: bytes) -> UniverseRun:
+    """Universe of which a guest that ended well has printed this; one with an error where that is not a whole one."""
+    try:
+        recording = parse_recording(out)
+    except msgspec.DecodeError as reason:
+        error = f"its output is no recording: {reason}"
+    else:
+        error = _reason_not_whole(schedule, recording)
+        if not error:
+            digest = hashlib.sha256(out).hexdigest()[:16]
+            return UniverseRun(number=number, schedule=schedule, digest=digest, recording=recording)
+    return UniverseRun(number=number, schedule=schedule, error=error)
+
+
+def _reason_not_whole(schedule: Schedule, recording: Recording) -> str:
+    """Why a recording is not that of a whole universe; empty for one that was stopped, or reports why it ended."""
+    if recording.failure or any(recording.states()):
+        return ""
+    planned = len(schedule.probes) + len(schedule.checks)
+    seen = len({one.number for one in recording.probes()}) + len({one.number for one in recording.checks()})
+    return "" if seen == planned else f"{planned - seen} of {planned} probes and health checks have no result"
 
 
 def universe_job(kernel: uml.UmlKernel, schedule: Schedule, arguments: Sequence[str]) -> uml.UmlJob:

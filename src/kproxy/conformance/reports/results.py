@@ -71,6 +71,11 @@ class Report:
         return CANNOT_RUN if Result.BROKEN in kinds else LAWFUL
 
     @property
+    def judges(self) -> bool:
+        """True if a case was judged."""
+        return any(entry.result in {Result.PASSED, Result.FAILED, Result.DEVIATION} for entry in self.results)
+
+    @property
     def unneeded(self) -> tuple[str, ...]:
         """Parts of deviations that apply to cases of this run and excused no finding."""
         needs = [need for entry in self.results for need in entry.excuse_usage]
@@ -98,11 +103,13 @@ class RunOutcome:
 def exit_code(outcomes: Sequence[RunOutcome], *, skip_missing_kernels: bool) -> int:
     """1 when a case failed; 2 when something was not judged, but for runs that may be left out; else 0.
 
-    Where every run was impossible nothing was judged, whatever may be left out.
+    Where every run was impossible, or has no case that could be run, nothing was judged, whatever may be left out.
     """
     judged = [outcome for outcome in outcomes if not outcome.refusal]
     codes = {outcome.report.exit_code for outcome in judged}
     if UNLAWFUL in codes:
         return UNLAWFUL
-    complete = judged and (skip_missing_kernels or len(judged) == len(outcomes))
+    complete = any(outcome.report.judges for outcome in judged) and (
+        skip_missing_kernels or len(judged) == len(outcomes)
+    )
     return max(codes) if complete else CANNOT_RUN

@@ -35,7 +35,7 @@ class Verification:
     @property
     def conformant(self) -> bool:
         """True if every run has passed all of core."""
-        return all(verdict.word == "passed" for verdict in self.verdicts.values())
+        return bool(self.verdicts) and all(verdict.word == "passed" for verdict in self.verdicts.values())
 
 
 def verify(data: bytes, where: str) -> Verification:
@@ -62,6 +62,8 @@ def _document_problems(document: Mapping[str, Any], verdicts: Mapping[str, Profi
         yield f"implementation lacks {', '.join(missing)}: give them in the subject file, under [implementation]"
     if not document.get("date"):
         yield "it has no date"
+    if not verdicts:
+        yield "it has no runs"
     facts, found = catalogue_facts(), document.get("catalogue", {})
     if found.get(DIGEST) != facts[DIGEST]:
         yield (

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from kproxy.conformance.reports.console import print_report
-from kproxy.conformance.reports.results import CaseResult, Result
+from kproxy.conformance.reports.results import CaseResult, Result, RunOutcome, exit_code
 from tests.support.sample_reports import CASE, report, result
 from tests.support.scripted_testbed import small_case
 
@@ -34,6 +34,25 @@ def test_the_exit_code_reports_whether_all_was_lawful_or_could_not_be_seen(
     kinds: tuple[Result, ...], code: int
 ) -> None:
     assert report(*map(result, kinds)).exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("kinds", "code"),
+    [
+        ((Result.NOT_RUNNABLE,), 2),
+        ((Result.UNSUPPORTED, Result.NOT_RUNNABLE), 2),
+        ((Result.NOT_RUNNABLE, Result.DEVIATION), 0),
+        ((Result.NOT_RUNNABLE, Result.FAILED), 1),
+    ],
+)
+@pytest.mark.parametrize("skip", [False, True])
+def test_a_run_that_judged_nothing_proves_nothing(
+    kinds: tuple[Result, ...],
+    code: int,
+    skip: bool,  # noqa: FBT001
+) -> None:
+    outcome = RunOutcome(name="a", report=report(*map(result, kinds)))
+    assert exit_code([outcome], skip_missing_kernels=skip) == code
 
 
 # ------------------------------------------------------------------------------ for people

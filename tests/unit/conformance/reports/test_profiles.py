@@ -178,6 +178,12 @@ def test_whole_results_are_verified() -> None:
     assert not verify(format_document(document(but(CORE[0]))), "r.json").conformant
 
 
+def test_a_document_without_runs_is_not_verified() -> None:
+    found = verify(format_document(resealed(document() | {"runs": []})), "r.json")
+    assert "it has no runs" in found.problems
+    assert not found.conformant
+
+
 def change_a_result(found: Json) -> Json:
     changed = copy.deepcopy(found)
     changed["results"][0]["result"] = "passed"
