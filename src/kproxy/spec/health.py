@@ -34,8 +34,10 @@ def _has_health_check(service: api.Service) -> bool:
 
 
 def _ready_here(cluster: api.Cluster, service: api.Service, hostname: str) -> Iterator[Address]:
-    """Addresses of ready endpoints on a node."""
+    """Addresses of ready endpoints on a node; no proxy watches slices with the headless label."""
     for piece in own_slices(cluster, service):
+        if api.HEADLESS_LABEL in piece.metadata.labels:
+            continue
         for endpoint in piece.endpoints or []:
             conditions = endpoint.conditions or api.EndpointConditions()
             address = parse_address((endpoint.addresses or [""])[0])

@@ -47,6 +47,16 @@ ROWS = (
     ),
     Row("readiness is not written", (CHECKED, piece(endpoint("a1", ready=None))), OK, UNAVAILABLE),
     Row("another Service's", (CHECKED, piece(endpoint("a1"), of="api")), UNAVAILABLE, UNAVAILABLE),
+    Row(
+        "in a slice with the headless label",
+        (
+            CHECKED,
+            piece(endpoint("a1"), labels={api.HEADLESS_LABEL: ""}),
+            piece(endpoint("b1"), name="web-2"),
+        ),
+        UNAVAILABLE,
+        OK,
+    ),
     Row("policy Cluster", (service(health_check_node_port=32000), on("a1")), REFUSED, REFUSED),
     Row("no load balancer", (service(**{**LOCAL, "type": "NodePort"}), on("a1")), REFUSED, REFUSED),
     Row("no port is set", (service(external_traffic_policy="Local"), on("a1")), REFUSED, REFUSED),
