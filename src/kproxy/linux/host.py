@@ -154,13 +154,19 @@ def _scratch() -> IO[bytes]:
 def start_detached(argv: Sequence[str]) -> None:
     """Start a program, named by its path, that outlives this process: in a session of its own, with this one's standard error.
 
-    Raises `HostError`.
+    Should it end earlier, a thread takes its exit status, so that no zombie stays. Raises `HostError`.
     """
     without_input = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
     try:
-        os.posix_spawn(argv[0], tuple(argv), os.environ, file_actions=without_input, setsid=True)
+        process = os.posix_spawn(argv[0], tuple(argv), os.environ, file_actions=without_input, setsid=True)
     except OSError as error:
         raise os_error(f"start {shlex.join(argv)}", error, Purpose.COMMAND) from error
+    threading.Thread(target=_reap, args=(process,), name="reaper", daemon=True).start()
+
+
+def _reap(process: int) -> None:
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(process, 0)
 
 
 def _start(

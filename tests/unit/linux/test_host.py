@@ -2,11 +2,13 @@
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from kproxy.linux import host
 from kproxy.linux.host import HostError, Reason
+from tests.support.waiting import eventually
 
 
 def python(code: str) -> tuple[str, ...]:
@@ -75,6 +77,16 @@ def test_a_failure_while_making_the_input_ends_the_command_and_comes_through() -
 
     with pytest.raises(ZeroDivisionError):
         host.run_tool(python("import sys; sys.stdin.read()"), broken())
+
+
+def test_a_detached_program_that_ends_leaves_no_zombie() -> None:
+    def children() -> set[str]:
+        return set(Path("/proc/thread-self/children").read_text().split())
+
+    before = children()
+    host.start_detached(("/bin/sleep", "0.3"))
+    assert children() - before
+    assert eventually(lambda: not children() - before)
 
 
 def test_a_sysctl_that_is_not_there_is_missing() -> None:

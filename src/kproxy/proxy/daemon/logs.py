@@ -1,7 +1,7 @@
 """Log format of Kubernetes components: klog's text, or JSON.
 
 Set up once by `kproxy.proxy.daemon.command`; all others use `logging`. A record may carry key-value pairs,
-``log.info("...", extra=values(node="a"))``: ``node="a"`` at the end of the line, a member in JSON.
+``log.info("...", extra=key_values(node="a"))``: ``node="a"`` at the end of the line, a member in JSON.
 
 Formats: https://kubernetes.io/docs/concepts/cluster-administration/system-logs/
 """

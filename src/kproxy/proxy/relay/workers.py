@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 
 from kproxy.linux.host import HostError, os_error
 from kproxy.model.network import Family, Protocol
@@ -24,6 +25,9 @@ from kproxy.proxy.relay.connection import WorkerConnection
 from kproxy.proxy.relay.fleet import earlier_workers, running_workers
 from kproxy.proxy.relay.places import WorkerPlace
 from kproxy.proxy.relay.table import RelayKey, RelayPort
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 10.0
+"""Bounds in seconds of the doubling pauses between attempts to replace a worker that has ended."""
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +47,8 @@ class WorkerRelay:
         self._table: tuple[RelayPort, ...] | None = None
         self._behind = False
         self._took_over = False
+        self._counted = wire.Counted()
+        """The last counts."""
 
     def numbers(self) -> Mapping[RelayKey, int]:
         """The number of each port that is open, those that an earlier daemon opened too."""
@@ -66,9 +72,11 @@ class WorkerRelay:
                     worker.shut([], reset_kept_sources=True)
 
     def count(self) -> wire.Counted:
-        """Counts of all workers together; of one that does not answer, none."""
+        """Counts of all workers together; of one that does not answer, none. The last ones while a sync works with the workers."""
+        if not self._lock.acquire(blocking=False):
+            return self._counted
         total = wire.Counted()
-        with self._lock:
+        try:
             for worker in self._workers:
                 with suppress(OSError):
                     one = worker.count()
@@ -76,6 +84,9 @@ class WorkerRelay:
                     total.connections += one.connections
                     total.retries += one.retries
                     total.limited += one.limited
+        finally:
+            self._lock.release()
+        self._counted = total
         return total
 
     def close(self) -> None:
@@ -106,7 +117,13 @@ class WorkerRelay:
     def _connect(self) -> None:
         """Have a connection to each worker; those of another release hand their ports over at the next `_serve`."""
         if not self._workers:
-            self._workers = [self._connected(place) for place in running_workers(self._count)]
+            with ExitStack() as connected:
+                workers = [
+                    connected.enter_context(closing(self._connected(place)))
+                    for place in running_workers(self._count)
+                ]
+                connected.pop_all()
+            self._workers = workers
         if any(worker.has_ended for worker in self._workers):
             running_workers(len(self._workers))
         for index, worker in enumerate(self._workers):
@@ -176,8 +193,10 @@ class WorkerRelay:
     def _watch(self, worker: WorkerConnection) -> None:
         """Give a worker that ended, and was started again, its ports."""
         worker.await_end()
+        pause = FIRST_PAUSE
         while not self._is_replaced(worker):
-            pass  # a worker is waited for at each attempt
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
 
     def _is_replaced(self, worker: WorkerConnection) -> bool:
         """True once another connection has the worker's ports, or the workers were left: then none may be made."""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -115,6 +116,32 @@ def test_a_reply_that_comes_too_late_is_not_taken_for_the_next_one(
             relay.open_missing(ports[:2])
     for _ in range(3):
         assert relay.open_missing(ports).keys() == {one.key for one in ports}
+
+
+def test_counts_do_not_wait_for_a_sync(workers: list[Worker], endpoint: tuple[str, int]) -> None:  # noqa: ARG001
+    """They are served by the thread that answers ``/livez``."""
+    relay = relay_of()
+    serve(relay, port(endpoint))
+    before = relay.count()
+    with relay._lock:
+        assert relay.count() is before
+    assert relay.count() is not before
+
+
+def test_a_worker_that_cannot_be_replaced_is_tried_again_after_pauses(
+    workers: list[Worker],  # noqa: ARG001
+    endpoint: tuple[str, int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+    relay = relay_of()
+    serve(relay, port(endpoint))
+    monkeypatch.setattr(relay, "_is_replaced", lambda _: len(pauses) == 9)
+    monkeypatch.setattr("kproxy.proxy.relay.workers.time.sleep", pauses.append)
+    ended = mock.Mock()
+    relay._watch(ended)
+    ended.await_end.assert_called_once()
+    assert pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0]
 
 
 def test_a_daemon_that_comes_again_finds_ports_and_numbers_and_closes_what_is_no_longer_wanted(

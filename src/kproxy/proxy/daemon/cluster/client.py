@@ -28,6 +28,8 @@ from kproxy.proxy.daemon.cluster.transport import (
 from kproxy.proxy.daemon.cluster.trust import TlsContextCache
 
 LIST_TIMEOUT = 60.0
+LONGEST_RETRY_AFTER = 60.0
+"""Seconds: a longer pause that a server, or a load balancer before it, requests is cut to this."""
 _CHUNK = 1 << 17
 _DONE = (http.client.OK, http.client.CREATED, http.client.ACCEPTED)
 _HEADERS = {"Accept": "application/json", "User-Agent": "kproxy"}
@@ -137,10 +139,11 @@ class ApiClient:
         body = response.read()
         try:
             message = msgspec.json.decode(body, type=_Status).message
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             message = body[:200].decode(errors="replace")
         wait = response.headers.get("Retry-After", "")
-        return ApiError(response.status, message or response.reason, float(wait) if wait.isdigit() else 0.0)
+        seconds = min(float(wait), LONGEST_RETRY_AFTER) if wait.isascii() and wait.isdecimal() else 0.0
+        return ApiError(response.status, message or response.reason, seconds)
 
 
 class ResponseStream:

@@ -137,6 +137,8 @@ class EventRecorder:
         event, when = self._queue.get()
         try:
             self._send(event, when)
+        except Exception:  # a dead thread would go unnoticed, and with it all later events
+            log.exception("event %s could not be sent", event.reason)
         finally:
             self._queue.task_done()
 

@@ -239,10 +239,10 @@ def _named(what: str, name: str, known: Mapping[str, P]) -> P:
 
 
 def _pem(data: str, file: str, folder: Path) -> bytes | None:
-    """PEM from inline data, which beats the file as in client-go, or from the file."""
+    """PEM from inline data, which may have line breaks and beats the file, both as in client-go, or from the file."""
     if data:
         try:
-            return base64.b64decode(data, validate=True)
+            return base64.b64decode(data.replace("\r", "").replace("\n", ""), validate=True)
         except binascii.Error as error:
             raise KubeconfigError(f"certificate or key data is not base64: {error}") from error
     return (folder / file).read_bytes() if file else None

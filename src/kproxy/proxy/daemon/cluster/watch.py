@@ -76,7 +76,7 @@ GONE = 410
 """HTTP status for a resourceVersion that the server no longer has."""
 
 _NO_WATCH_LIST = frozenset({400, 422})
-_NOT_ALLOWED = frozenset({http.client.UNAUTHORIZED, http.client.FORBIDDEN})
+_UNAVAILABLE = frozenset({http.client.UNAUTHORIZED, http.client.FORBIDDEN, http.client.NOT_FOUND})
 
 log = logging.getLogger(__name__)
 
@@ -160,8 +160,8 @@ class Backoff:
 
 BACKOFF = Backoff()
 
-NOT_ALLOWED = Backoff(longest=60.0)
-"""Pauses for a resource that this proxy may not read: the permission may be granted later, but not within seconds."""
+UNAVAILABLE = Backoff(longest=60.0)
+"""Pauses for a resource that this proxy may not read, or that the server does not have: that may change, but not within seconds."""
 
 _WATCH_ERRORS = (
     ApiError,
@@ -174,7 +174,7 @@ _WATCH_ERRORS = (
 
 
 class _CannotWatchList(ApiError):
-    """WatchList that the server began and then refused: kube-apiserver on an etcd before 3.4.25 or 3.5.8."""
+    """WatchList that the server began and then refused, or ignored: kube-apiserver on an etcd before 3.4.25 or 3.5.8."""
 
 
 class Reflector:
@@ -223,7 +223,7 @@ class Reflector:
             self._record_failure(str(error))
             if isinstance(error, ApiError):
                 server_delay = error.retry_after
-                backoff = NOT_ALLOWED if error.code in _NOT_ALLOWED else BACKOFF
+                backoff = UNAVAILABLE if error.code in _UNAVAILABLE else BACKOFF
                 if error.code == GONE and self._version:
                     return max(server_delay, self._begin_again())
         except Exception:  # a dead thread would go unnoticed, and with it all changes
@@ -278,8 +278,8 @@ class Reflector:
         }
         try:
             self._watch(parameters, initial=True)
-        except (ApiError, TimeoutError) as error:
-            refused = isinstance(error, ApiError) and error.code not in _NO_WATCH_LIST
+        except ApiError as error:
+            refused = error.code not in _NO_WATCH_LIST
             if self._version or (refused and not isinstance(error, _CannotWatchList)):
                 raise
             log.info("%s: no WatchList (%s): listing", self._name, error)
@@ -309,7 +309,10 @@ class Reflector:
         with self._source.stream(self._resource.path, query, INITIAL_TIMEOUT_SECONDS) as stream:
             lines = _whole_lines(stream)
             if initial:
-                self._take_initial(lines)
+                try:
+                    self._take_initial(lines)
+                except TimeoutError as error:  # one of the connection would not concern WatchList
+                    raise _CannotWatchList(http.client.OK, "it sends no initial events") from error
             stream.set_read_timeout(IDLE_TIMEOUT_SECONDS)
             self._follow(lines)
 

@@ -55,7 +55,7 @@ class VModule(Section, frozen=True):
 
 
 class Logging(Section, frozen=True):
-    """Logging; only ``verbosity`` has a meaning here."""
+    """Logging, as `kproxy.proxy.daemon.logs` reads it."""
 
     format: str = "text"
     flush_frequency: int | str = "5s"

@@ -251,8 +251,8 @@ _TO_STDERR = "logs go to standard error; a container runtime or a service manage
 REMOVED_FLAGS: Mapping[str, str] = {
     "cleanup-ipvs": "--cleanup alone removes what ipvs mode left too",
     "cleanup-iptables": "use --cleanup",
-    "udp-timeout": "userspace mode is no more; see --conntrack-udp-timeout for how long idle UDP is tracked",
-    "proxy-port-range": "userspace mode is no more, and no other mode opens ports for Services",
+    "udp-timeout": "userspace mode here keeps idle UDP flows for a time of its own; see --conntrack-udp-timeout for how long idle UDP is tracked",
+    "proxy-port-range": "userspace mode here uses ports that the kernel chooses, and no other mode opens ports for Services",
     "resource-container": "a container runtime or a service manager puts the process in its cgroup",
     "windows-service": "this proxy is for Linux",
     "azure-container-registry-config": "it never concerned a proxy",

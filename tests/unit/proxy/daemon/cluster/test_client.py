@@ -63,13 +63,16 @@ def test_credentials_are_not_sent_without_tls() -> None:
     assert not any("Authorization" in headers for headers in script.headers)
 
 
-def test_a_refusal_carries_code_message_and_patience() -> None:
+@pytest.mark.parametrize(
+    ("header", "seconds"), [("7", 7.0), ("86400", 60.0), ("9" * 40, 60.0), ("²", 0.0), ("soon", 0.0)]
+)
+def test_a_refusal_carries_code_message_and_patience_up_to_a_minute(header: str, seconds: float) -> None:
     with (
-        serving(status(429, "slow down", Retry_After="7")) as script,
+        serving(status(429, "slow down", Retry_After=header)) as script,
         pytest.raises(ApiError, match="slow down") as error,
     ):
         client(script.url).get("/", {})
-    assert (error.value.code, error.value.retry_after) == (429, 7.0)
+    assert (error.value.code, error.value.retry_after) == (429, seconds)
 
 
 def test_a_refusal_need_not_be_json() -> None:

@@ -120,3 +120,14 @@ def test_a_flood_of_events_is_dropped_and_no_caller_waits(caplog: pytest.LogCapt
     assert caplog.text == ""
     recorder.record(STARTING)
     assert "dropped Starting" in caplog.text
+
+
+def test_an_event_that_cannot_even_be_tried_costs_no_later_one() -> None:
+    """As with a token that has a line break: ``http.client`` raises ValueError."""
+    poster = Poster(ValueError("Invalid header value"), None)
+    recorder = EventRecorder(poster, "n1", lambda _: None)
+    for _ in range(2):
+        recorder.record(STARTING)
+        recorder.send_next()
+    assert len(poster.posts) == 2
+    assert recorder.idle

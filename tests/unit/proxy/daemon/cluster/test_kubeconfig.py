@@ -148,6 +148,13 @@ def test_a_plugin_that_wants_to_know_the_cluster_is_informed(tmp_path: Path) -> 
     }
 
 
+def test_inline_data_may_have_line_breaks_as_with_client_go(tmp_path: Path) -> None:
+    wrapped = base64.encodebytes(b"pem" * 40).decode()
+    cluster = {"server": "https://api", "certificate-authority-data": wrapped}
+    assert "\n" in wrapped.strip()
+    assert load_kubeconfig(write(tmp_path, cluster=cluster)).authority == b"pem" * 40
+
+
 def test_a_proxy_url_is_the_proxy_of_all_requests(tmp_path: Path) -> None:
     cluster = {"server": "https://api", "proxy-url": "http://user:secret@proxy:3128"}
     assert load_kubeconfig(write(tmp_path, cluster=cluster)).proxy == ForwardProxy(

@@ -6,13 +6,14 @@ import threading
 import time
 from collections import Counter as Count
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 import pytest
 
 from kproxy.linux import host
 from kproxy.model.api import EndpointSlice, Service, ServicePort
 from kproxy.proxy.daemon.cluster import watch
-from kproxy.proxy.daemon.cluster.client import ApiClient
+from kproxy.proxy.daemon.cluster.client import ApiClient, ResponseStream
 from kproxy.proxy.daemon.cluster.credentials import Authorizer
 from kproxy.proxy.daemon.cluster.kubeconfig import ClientConfig
 from kproxy.proxy.daemon.cluster.store import ClusterStore
@@ -132,6 +133,16 @@ def test_only_what_concerns_this_proxy_is_requested(
         )
 
 
+class TimingOut:
+    """Server that no connection reaches."""
+
+    def get(self, *_: object) -> bytes:
+        raise TimeoutError
+
+    def stream(self, *_: object) -> AbstractContextManager[ResponseStream]:
+        raise TimeoutError
+
+
 def test_nothing_is_believed_before_the_initial_events_are_complete(store: ClusterStore) -> None:
     with serving(stream(event("ADDED", service("a", 1)))) as script:
         watcher(script, store).step()
@@ -192,6 +203,17 @@ def test_other_refusals_do_not_turn_watch_lists_off(store: ClusterStore, code: i
         subject.step()
     assert names(store) == {"a"}
     assert "sendInitialEvents" in script.requested[1][1]
+
+
+def test_a_connection_that_times_out_does_not_turn_watch_lists_off(store: ClusterStore) -> None:
+    with serving(stream(initial(7, service("a", 1)))) as script:
+        subject = watcher(script, store)
+        real, subject._source = subject._source, TimingOut()
+        assert subject.step() >= 0
+        subject._source = real
+        subject.step()
+    assert names(store) == {"a"}
+    assert "sendInitialEvents" in script.requested[0][1]
 
 
 def test_changes_are_followed(store: ClusterStore) -> None:
