@@ -18,7 +18,6 @@ from kproxy.proxy.backends.nftables.commands import (
     AddTable,
     Command,
     DeleteChain,
-    DeleteCollection,
     DeleteElements,
     DeleteTable,
     FlushChain,
@@ -65,9 +64,6 @@ class SimulatedTable:
                 _refuse_if(collection.name in self.collections, command)
                 self.collections[collection.name] = collection
                 self.elements[collection.name] = {}
-            case DeleteCollection(name):
-                _refuse_if(name not in self.collections or self._uses_collection(name), command)
-                del self.collections[name], self.elements[name]
             case AddChain() | AddRules() | FlushChain() | DeleteChain():
                 self._do_chain(command)
             case AddElements(collection, elements) | DeleteElements(collection, elements):
@@ -118,14 +114,6 @@ class SimulatedTable:
                 case _:
                     pass
         return False
-
-    def _uses_collection(self, name: CollectionName) -> bool:
-        return any(
-            isinstance(step, InSet | MapLookup | Remember) and step.name == name
-            for chain in self.chains.values()
-            for rule in chain.rules
-            for step in rule.steps
-        )
 
     def _referenced_chains(self) -> set[ChainName]:
         steps = (s for chain in self.chains.values() for rule in chain.rules for s in rule.steps)

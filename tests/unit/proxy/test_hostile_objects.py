@@ -64,7 +64,7 @@ def nftables_lines(desired: Plan) -> list[str]:
 def ipvs_lines(desired: Plan) -> list[str]:
     made = ipvs.desired_state(desired, ipvs_compile.Context(frozenset(), ()), ipvs_chains.Options())
     picture = ipvs_diff.KernelState()
-    todo = str(ipvs_diff.transaction(picture, ipvs_diff.full_transaction(picture, made), desired.family))
+    todo = str(ipvs_diff.transaction(picture, ipvs_diff.full_delta(picture, made), desired.family))
     tables = ipvs_chains.build_ruleset(made.chain_context).chains
     rules = [rule_text(rule) for chains in tables.values() for rules in chains.values() for rule in rules]
     return sorted(filter(None, todo.splitlines())) + rules

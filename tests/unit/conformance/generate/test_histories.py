@@ -19,7 +19,7 @@ from kproxy.proxy.backends.iptables.diff import diff as iptables_diff
 from kproxy.proxy.backends.iptables.dispatch_tree import Shape
 from kproxy.proxy.backends.ipvs.desired_state import DesiredState as IpvsProgram
 from kproxy.proxy.backends.ipvs.desired_state import delta
-from kproxy.proxy.backends.ipvs.diff import KernelState, full_transaction, transaction
+from kproxy.proxy.backends.ipvs.diff import KernelState, full_delta, transaction
 from kproxy.proxy.backends.nftables import desired_state as nftables
 from kproxy.proxy.backends.nftables.diff import Leftovers
 from kproxy.proxy.backends.nftables.diff import diff as nftables_diff
@@ -83,7 +83,7 @@ def test_ipvs_is_as_after_a_fresh_start(history: list[Cluster], family: Family) 
     (first, _), *changes = plans(history, family)
     picture = KernelState()
     believed: IpvsProgram = ipvs_models.programmed(first)
-    ipvs_models.execute(picture, transaction(picture, full_transaction(picture, believed), family))
+    ipvs_models.execute(picture, transaction(picture, full_delta(picture, believed), family))
     for after, fresh in changes:
         desired = ipvs_models.programmed(after, believed)
         ipvs_models.execute(picture, transaction(picture, delta(believed, desired), family))

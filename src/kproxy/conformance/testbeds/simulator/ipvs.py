@@ -26,7 +26,7 @@ from kproxy.proxy.backends.ipvs.diff import (
     SetServer,
     Step,
     WriteInterimChains,
-    full_transaction,
+    full_delta,
     transaction,
 )
 from kproxy.proxy.backends.ipvs.kernel.chains import chain_blocks
@@ -53,7 +53,7 @@ class IpvsState:
         accepting = (a for a in addresses if not a.is_loopback and (allowed is None or a in allowed))
         context = Context(addresses, tuple(sorted(accepting, key=int)))
         before, desired = self._applied, desired_state(plan, context, self._options, self._applied)
-        change = full_transaction(self._held, desired) if before is None else delta(before, desired)
+        change = full_delta(self._held, desired) if before is None else delta(before, desired)
         for step in transaction(self._held, change, self._family).steps:
             self._execute(step)
         self._applied = desired

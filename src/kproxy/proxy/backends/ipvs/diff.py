@@ -178,8 +178,8 @@ class Transaction:
         return "\n".join(map(str, self.steps))
 
 
-def full_transaction(actual: KernelState, desired: DesiredState) -> Delta:
-    """Steps that correct everything: for a state just read from the kernel."""
+def full_delta(actual: KernelState, desired: DesiredState) -> Delta:
+    """Difference that corrects everything: for a state just read from the kernel."""
     held: set[SharedObject] = {*actual.members, *actual.addresses}
     virtuals: dict[Key, DesiredVirtualServer | None] = {
         **dict.fromkeys(actual.servers),

@@ -15,7 +15,6 @@ from kproxy.proxy.backends.nftables.rules import (
     TABLE,
     ChainName,
     CollectionDefinition,
-    CollectionName,
     ElementKey,
     Holds,
     Value,
@@ -41,13 +40,6 @@ class AddCollection:
     """Define a set or map."""
 
     collection: CollectionDefinition
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteCollection:
-    """Remove a set or map that no rule uses."""
-
-    name: CollectionName
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +91,6 @@ Command = (
     AddTable
     | DeleteTable
     | AddCollection
-    | DeleteCollection
     | AddChain
     | AddRules
     | FlushChain
@@ -120,8 +111,6 @@ def format_command(command: Command, renderer: Renderer) -> Iterator[str]:
         case AddCollection(collection):
             kind = _kind(collection)
             yield f"add {kind} {table} {collection.name} {renderer.collection(collection)}"
-        case DeleteCollection(name):
-            yield f"delete set {table} {name}"
         case AddElements(collection, elements, lives):
             texts = [render_element(key, value) for key, value in elements]
             if lives:

@@ -20,7 +20,7 @@ from kproxy.proxy.backends.ipvs.diff import (
     ReplaceChains,
     Transaction,
     WriteInterimChains,
-    full_transaction,
+    full_delta,
     transaction,
 )
 from kproxy.proxy.backends.ipvs.names import OWN_SETS, SERVICES, IpSet
@@ -54,7 +54,7 @@ def test_the_first_cluster_ip_of_a_node_and_the_last_to_go_leave_the_chains_as_t
 
 def kernel_with(plan: Plan) -> tuple[KernelState, DesiredState]:
     picture, desired = KernelState(), programmed(plan)
-    execute(picture, transaction(picture, full_transaction(picture, desired), Family.IPV4))
+    execute(picture, transaction(picture, full_delta(picture, desired), Family.IPV4))
     return picture, desired
 
 
@@ -80,7 +80,7 @@ def test_a_change_leads_to_the_same_kernel_as_a_fresh_start(
 def test_a_proxy_that_reads_what_another_left_corrects_all_of_it(left: Plan, wanted: Plan) -> None:
     picture, _ = kernel_with(left)
     desired = programmed(wanted)
-    execute(picture, transaction(picture, full_transaction(picture, desired), Family.IPV4))
+    execute(picture, transaction(picture, full_delta(picture, desired), Family.IPV4))
     assert agrees(picture, desired)
 
 
@@ -120,7 +120,7 @@ SERVER = "tcp 203.0.113.9:80"
 
 def test_a_new_service_is_guarded_first_and_reachable_last() -> None:
     desired = programmed(plan_of(local(VIP)))
-    todo = transaction(KernelState(), full_transaction(KernelState(), desired), Family.IPV4)
+    todo = transaction(KernelState(), full_delta(KernelState(), desired), Family.IPV4)
     lines = text(todo)
     shortcut = next(line for line in lines if line.startswith("add KUBE-LOCAL-SHORTCUT "))
     for first, second in (
@@ -152,7 +152,7 @@ def test_what_another_proxy_served_is_let_in_before_chains_that_match_it() -> No
     new = service(frontend(Exposure.CLUSTER_IP, "10.96.0.1", 80, HERE), name="ns/new:http")
     picture, _ = kernel_with(plan_of(old))
     picture.members = {member for member in picture.members if member.set not in OWN_SETS}
-    todo = transaction(picture, full_transaction(picture, programmed(plan_of(old, new))), Family.IPV4)
+    todo = transaction(picture, full_delta(picture, programmed(plan_of(old, new))), Family.IPV4)
     for first, second in (
         ("add KUBE-IPVS-SERVED 203.0.113.9,tcp:80", "chains of two modes"),
         ("chains of two modes", "add tcp 10.96.0.1:80 rr flags 0x0"),
@@ -164,7 +164,7 @@ def test_what_another_proxy_served_is_let_in_before_chains_that_match_it() -> No
 def test_the_chains_of_a_start_leave_what_another_mode_serves_alone() -> None:
     """Packets that KUBE-SERVICES accepts, or marks for the acceptance in KUBE-FORWARD, pass that mode's rules by."""
     desired = programmed(plan_of(local(VIP)))
-    todo = transaction(KernelState(), full_transaction(KernelState(), desired), Family.IPV4)
+    todo = transaction(KernelState(), full_delta(KernelState(), desired), Family.IPV4)
     assert before_and_after(todo, f"add {SERVER} rr flags 0x0", "chains")
     assert before_and_after(todo, "bind 203.0.113.9", "chains")
     interim, final = (
@@ -284,7 +284,7 @@ def test_a_frontend_keeps_its_shortcut_when_its_port_gets_another_name() -> None
     assert any(isinstance(key, MarkKey) for key in picture.servers)
     renamed = desired_state(named("ns/s:http"), CONTEXT, Options(), before)
     assert not transaction(picture, delta(before, renamed), Family.IPV4).steps
-    restarted = full_transaction(picture, programmed(named("ns/s:http")))
+    restarted = full_delta(picture, programmed(named("ns/s:http")))
     assert text(transaction(picture, restarted, Family.IPV4)) == ["chains of two modes", "chains"]
 
 

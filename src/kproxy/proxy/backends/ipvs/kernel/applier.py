@@ -40,7 +40,7 @@ from kproxy.proxy.backends.ipvs.diff import (
     Step,
     Transaction,
     WriteInterimChains,
-    full_transaction,
+    full_delta,
     transaction,
 )
 from kproxy.proxy.backends.ipvs.kernel import device, ipsets, machine
@@ -127,7 +127,7 @@ class IpvsKernel:
         desired = self._latest = desired_state(plan, self._context(plan), self._options, self._latest)
         if believed is None:
             self._actual = self._read(desired)
-        change = full_transaction(self._actual, desired) if believed is None else delta(believed, desired)
+        change = full_delta(self._actual, desired) if believed is None else delta(believed, desired)
         todo = transaction(self._actual, change, self._family)
         for step in todo.steps:
             self._execute(step)

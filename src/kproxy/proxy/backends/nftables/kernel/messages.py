@@ -26,7 +26,6 @@ from kproxy.proxy.backends.nftables.commands import (
     AddTable,
     Command,
     DeleteChain,
-    DeleteCollection,
     DeleteElements,
     DeleteTable,
     FlushChain,
@@ -42,7 +41,7 @@ SUBSYSTEM = 10
 NEW_TABLE, GET_TABLE, DELETE_TABLE = 0, 1, 2
 NEW_CHAIN, DELETE_CHAIN = 3, 5
 NEW_RULE, DELETE_RULE = 6, 8
-NEW_SET, GET_SET, DELETE_SET = 9, 10, 11
+NEW_SET, GET_SET = 9, 10
 NEW_ELEMENTS, GET_ELEMENTS, DELETE_ELEMENTS = 12, 13, 14
 
 SET_INTERVAL, SET_MAP, SET_TIMEOUT, SET_EVALUATED, SET_CONCATENATED = 0x4, 0x8, 0x10, 0x20, 0x80
@@ -100,8 +99,6 @@ class Encoder:
                 yield self._message(DELETE_TABLE, NetlinkFlag(0))
             case AddCollection(collection):
                 yield self._message(NEW_SET, NetlinkFlag.CREATE, *self._set(collection))
-            case DeleteCollection(name):
-                yield self._message(DELETE_SET, NetlinkFlag(0), attribute(2, encode_string(name)))
             case AddElements(collection, elements, lives):
                 yield self._elements(NEW_ELEMENTS, NetlinkFlag.CREATE, collection, elements, lives)
             case DeleteElements(collection, elements):
