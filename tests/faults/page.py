@@ -18,8 +18,8 @@ from outside by a node port) that open one connection after the other. Held for 
 one**, but where rules are taken away; `/healthz` is right; and what was changed meanwhile is in the kernel of both nodes, in
 both families, soon after the fault ends.
 
-*Recovery* is that time, from the end of the fault. A lost connection to the API server is tried again after 0.1 s, doubling up to
-10 s; a failed write after 0.5 s, doubling up to syncPeriod. Where rules are taken away, it is the time until they are back, and what was
+*Recovery* is that time, from the end of the fault. A lost connection to the API server is tried again after up to 0.8 s, doubling up to
+15 s; a failed write after 0.5 s, doubling up to syncPeriod. Where rules are taken away, it is the time until they are back, and what was
 lost meanwhile is counted. `tests/netns/test_faults.py` runs the short rows each time, `{command}` all of them, and writes this page.
 Hours without an API server pass in virtual time: `tests/uml/guest/virtual_outage.py`, by `nox -s virtual`.
 
