@@ -11,6 +11,7 @@ from kproxy.conformance.case import (
     CheckTraces,
     CleanUp,
     ContinuousProbe,
+    DelayWrites,
     DuringWatchFault,
     FailWrites,
     Feature,
@@ -44,8 +45,8 @@ NEEDS_KERNEL = {
         Wait,
         Restart,
     ),
-    *(ContinuousProbe, FailWrites, AllowWrites, DuringWatchFault, UnrelatedEntries, CheckLatency),
-    *(FlushRules, CleanUp, CheckTraces, TakePort, ReleasePort),
+    *(ContinuousProbe, FailWrites, DelayWrites, AllowWrites, DuringWatchFault, UnrelatedEntries),
+    *(CheckLatency, FlushRules, CleanUp, CheckTraces, TakePort, ReleasePort),
 }
 
 

@@ -88,7 +88,7 @@ class UniverseFaults:
                 yield
                 await self.proxies.take_writes(fault.node)
             case FaultKind.WRITES_SLOW:
-                await self.proxies.delay_writes(fault.node, fault.pause)
+                await self.proxies.delay_writes(fault.node, fault.pause, reads=True)
                 yield
                 await self.proxies.take_writes(fault.node)
             case _:

@@ -25,6 +25,7 @@ from kproxy.conformance.case import (
     Apply,
     CaseService,
     CleanUp,
+    DelayWrites,
     Delete,
     DuringWatchFault,
     FailWrites,
@@ -81,8 +82,16 @@ class RefuseWrites:
 
 
 @dataclass(frozen=True, slots=True)
+class SlowWrites:
+    """Start to make each kernel write of a node's proxy begin so many seconds late."""
+
+    node: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class AcceptWrites:
-    """End a `RefuseWrites`."""
+    """End a `RefuseWrites` or `SlowWrites`."""
 
     node: str
 
@@ -127,7 +136,7 @@ class AddAddress:
     family: Family
 
 
-NodeFault = RefuseWrites | AcceptWrites | RemoveRules | RemoveProxy | OccupyPort
+NodeFault = RefuseWrites | SlowWrites | AcceptWrites | RemoveRules | RemoveProxy | OccupyPort
 """Changes of a node's kernel or processes, of no object."""
 
 Change = Put | Remove | RestartProxy | AddAddress | NodeFault | WithholdEvents
@@ -193,6 +202,8 @@ class World:
                 if family in {None, self.instance.family}:
                     self.frozen_objects.setdefault(node, dict(self.objects))
                 return (RefuseWrites(node, family),)
+            case DelayWrites(node=node, seconds=seconds):
+                return (SlowWrites(node, seconds),)
             case AllowWrites(node=node):
                 self.frozen_objects.pop(node, None)
                 return (AcceptWrites(node),)

@@ -17,6 +17,7 @@ from kproxy.conformance.case import (
     CheckTraces,
     CleanUp,
     ContinuousProbe,
+    DelayWrites,
     Delete,
     DuringWatchFault,
     FailWrites,
@@ -156,11 +157,15 @@ def _describe_node_fault(step: FlushRules | CleanUp | TakePort | ReleasePort) ->
             return f"no program listens at the health check node port of {service.name} any more"
 
 
-def _describe_fault(step: FailWrites | AllowWrites | DuringWatchFault | UnjudgedAction | Wait) -> str:
+def _describe_fault(
+    step: FailWrites | DelayWrites | AllowWrites | DuringWatchFault | UnjudgedAction | Wait,
+) -> str:
     match step:
         case FailWrites(node=node, family=family):
             of = f" of {family.value}" if family else ""
             return f"the kernel refuses what{of} the proxy of node {node} writes"
+        case DelayWrites(node=node, seconds=seconds):
+            return f"each write of the proxy of node {node} to the kernel begins {seconds:g} s late"
         case AllowWrites(node=node):
             return f"the kernel takes what the proxy of node {node} writes"
         case DuringWatchFault(fault=deaf, changes=changes):

@@ -314,8 +314,19 @@ class FailWrites:
 
 
 @dataclass(frozen=True, slots=True)
+class DelayWrites:
+    """Fault injection: each write that `FailWrites` would refuse succeeds, but begins ``seconds`` late.
+
+    So packets fall between the writes by which a change is applied.
+    """
+
+    node: str
+    seconds: float = 0.02
+
+
+@dataclass(frozen=True, slots=True)
 class AllowWrites:
-    """End of `FailWrites`. Nothing else may change in its round.
+    """End of `FailWrites` or `DelayWrites`. Nothing else may change in its round.
 
     So the barrier waits for earlier changes, which the proxy must apply without a new event.
     """
@@ -400,6 +411,7 @@ Mutation = (
     | AddNodeAddress
     | Restart
     | FailWrites
+    | DelayWrites
     | AllowWrites
     | FlushRules
     | CleanUp

@@ -10,7 +10,6 @@ from kproxy.conformance.cases import (
     affinity,
     affinity_combined,
     balancing,
-    balancing_retry,
     change,
     cluster_ip,
     conntrack,
@@ -48,6 +47,7 @@ from kproxy.conformance.cases import (
     watch_together,
     writes,
     writes_of_one_family,
+    writes_slow,
 )
 
 CATALOGUE: tuple[Case, ...] = (
@@ -59,7 +59,6 @@ CATALOGUE: tuple[Case, ...] = (
     *source_ranges.CASES,
     *protocol.CASES,
     *balancing.CASES,
-    *balancing_retry.CASES,
     *objects.CASES,
     *objects_malformed.CASES,
     *internal_policy.CASES,
@@ -90,6 +89,7 @@ CATALOGUE: tuple[Case, ...] = (
     *restart_meanwhile.CASES,
     *writes.CASES,
     *writes_of_one_family.CASES,
+    *writes_slow.CASES,
     *watch.CASES,
     *watch_together.CASES,
 )

@@ -29,6 +29,7 @@ from kproxy.conformance.binding.world import (
     RemoveProxy,
     RemoveRules,
     RestartProxy,
+    SlowWrites,
     WithholdEvents,
     lab_objects,
 )
@@ -37,6 +38,7 @@ from kproxy.conformance.case import (
     CheckHealth,
     CheckLatency,
     CheckTraces,
+    DelayWrites,
     DuringWatchFault,
     FailWrites,
     Feature,
@@ -242,7 +244,7 @@ class NetnsTestbed(PacketTestbed):
             return EMULATED_TIME
         if case.id in self._objections:
             return f"a real API server does not hold its objects as they are: {self._objections[case.id]}"
-        if any(isinstance(step, FailWrites) for step in case.steps) and (
+        if any(isinstance(step, FailWrites | DelayWrites) for step in case.steps) and (
             reason := write_faults.write_faults_unavailable()
         ):
             return reason
@@ -274,6 +276,8 @@ class NetnsTestbed(PacketTestbed):
             case RefuseWrites(node=node, family=family):
                 self._settling.excuse(node, family)
                 await self.proxies.refuse_writes(node, family)
+            case SlowWrites(node=node, seconds=seconds):
+                await self.proxies.delay_writes(node, seconds)
             case AcceptWrites(node=node):
                 await self.proxies.take_writes(node)
                 self._settling.expect(node)

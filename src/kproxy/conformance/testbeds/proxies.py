@@ -272,11 +272,11 @@ class Proxies:
                 [process.pid for process in self._running[node]], errno.ENOBUFS, family, seconds
             )
 
-    async def delay_writes(self, node: str, seconds: float) -> None:
-        """Make each kernel write of a node's proxy begin so many seconds late. Raises `LabError`."""
+    async def delay_writes(self, node: str, seconds: float, *, reads: bool = False) -> None:
+        """Make each kernel write of a node's proxy begin so many seconds late, and ``reads`` too. Raises `LabError`."""
         if node not in self._write_faults:
             processes = [process.pid for process in self._running[node]]
-            self._write_faults[node] = await delay_writes(processes, seconds)
+            self._write_faults[node] = await delay_writes(processes, seconds, reads=reads)
 
     async def hold_threads(self, node: str, seconds: float, seed: int) -> None:
         """Hold threads of a node's proxy now and then, until `take_writes`. Raises `LabError`."""

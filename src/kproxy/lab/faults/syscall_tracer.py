@@ -1,16 +1,16 @@
 """Makes netlink and bpf writes of running programs fail with an errno, or late, or holds threads, for as long as this program runs.
 
-``syscall_tracer.py ERRNO FAMILY MICROSECONDS SEED PID...`` traces these processes (ptrace(2)), with their descendants and all
-processes they will start. FAMILY is the number of an address family, 0 for all. Each write begins MICROSECONDS late, while
-all other threads run: one of them may be a proxy's relay of payload; with ERRNO 0 it succeeds. With a SEED, -1 for none, no write is touched: threads are held instead, each up
-to MICROSECONDS (`ThreadHolder`). It writes ``ready`` when every thread is traced, and is
-ended by SIGKILL: the kernel then detaches all tracees. Why ptrace: docs/adr/0018-writes-fail-by-ptrace.md. Below
-`kproxy.lab.faults.write_faults`, which starts it.
+``syscall_tracer.py ERRNO FAMILY MICROSECONDS SEED READS PID...`` traces these processes (ptrace(2)), with their descendants and
+all processes they will start. FAMILY is the number of an address family, 0 for all. Each write begins MICROSECONDS late, while
+all other threads run: one of them may be a proxy's relay of payload; with ERRNO 0 it succeeds. READS 0: what only queries is no
+write. With a SEED, -1 for none, no write is touched: threads are held instead, each up to MICROSECONDS (`ThreadHolder`). It
+writes ``ready`` when every thread is traced, and is ended by SIGKILL: the kernel then detaches all tracees. Why ptrace:
+docs/adr/0018-writes-fail-by-ptrace.md. Below `kproxy.lab.faults.write_faults`, which starts it.
 
-Theory of operation. `Tracer.seize` attaches to every thread of the process tree (PTRACE_SEIZE, then
-PTRACE_INTERRUPT), and repeats until it finds no new one, since a thread may be cloned meanwhile; PTRACE_O_TRACECLONE
-and its like attach to later ones. Each thread then stops at the entry and the exit of every system call. At the entry
-rax is -ENOSYS, and `SyscallFilter` decides by the call's number and arguments:
+Theory of operation. `Tracer.seize` attaches to every thread of the process tree (PTRACE_SEIZE, then PTRACE_INTERRUPT), and
+repeats until it finds no new one, since a thread may be cloned meanwhile; PTRACE_O_TRACECLONE and its like attach to later
+ones. Each thread then stops at the entry and the exit of every system call. At the entry rax is -ENOSYS, and `SyscallFilter`
+decides by the call's number and arguments:
 
 - write, writev, sendto, sendmsg and sendmmsg to a netlink socket.  The protocol of the descriptor is read from a duplicate
   (pidfd_getfd) with SO_PROTOCOL, since a socket that was never bound is in no table of /proc.  nfnetlink and generic netlink
@@ -27,9 +27,7 @@ is an exception: libipset ignores send errors and reads on, so its messages are 
 for which the kernel replies with an error.
 
 Everything else (reads, dumps, files, TCP) runs as before, at the price of two stops per call. Group stops are kept
-(PTRACE_LISTEN), so SIGSTOP of a subject works while it is traced.
-
-Standard library only: it is run as a file, with ``-I -S``.
+(PTRACE_LISTEN), so SIGSTOP of a subject works while it is traced. Standard library only: it is run as a file, with ``-I -S``.
 """
 
 from __future__ import annotations
@@ -73,6 +71,10 @@ _IPSET, _INVALID_TYPE = 6, 0xFE
 _HEADER, _GENERIC_HEADER = 16, 20
 """Bytes before the family of a message of nfnetlink or rtnetlink, and before the attributes of a generic one."""
 _BATCH_BEGIN = 0x10
+_WRITES = {1: {0, 2}, _IPSET: {2, 3, 4, 5, 6, 9, 10}}
+"""Message types that change something, by subsystem: IPCTNL_MSG_CT_*, IPSET_CMD_*; tables of nf_tables change in batches."""
+_CONTROL, _SERVICE_QUERIES = 0x10, {4, 8, 11, 13, 15}
+"""Family of generic netlink's own queries, and commands that query IPVS (IPVS_CMD_GET_*)."""
 _SERVICE_FAMILY = bytes([6, 0, 1, 0])
 """Begin of IPVS_SVC_ATTR_AF, the first attribute in IPVS_CMD_ATTR_SERVICE, the first one of a message about it."""
 _SOL_IP, _SOL_IPV6 = 0, 41
@@ -169,10 +171,6 @@ def _first_vector(thread: int, vectors: int) -> int:
     return _word(thread, vectors)
 
 
-def _of_sendmsg(thread: int, header: int) -> int:
-    return _first_vector(thread, _word(thread, header + 16))
-
-
 def _changes(protocol: int | None, thread: int, find: Callable[[], int], family: int, *, spoil: bool) -> bool:
     """True if a message is one of those to be refused; ``find`` returns its address, the others are as in `SyscallFilter`."""
     if protocol not in {_NETFILTER, _ROUTE, _GENERIC} or (
@@ -197,6 +195,15 @@ def _family(protocol: int, thread: int, message: int) -> int:
     return _memory(thread, message + _HEADER, 1)[0]
 
 
+def _only_queries(protocol: int, thread: int, message: int) -> bool:
+    """True for a message of nfnetlink or generic netlink that changes nothing."""
+    kind = _kind(thread, message)
+    if protocol == _GENERIC:
+        return kind == _CONTROL or _memory(thread, message + _HEADER, 1)[0] in _SERVICE_QUERIES
+    subsystem, command = divmod(kind, 256)
+    return protocol == _NETFILTER and kind != _BATCH_BEGIN and command not in _WRITES.get(subsystem, set())
+
+
 def _kind(thread: int, message: int) -> int:
     (kind,) = struct.unpack("=H", _memory(thread, message + _TYPE, 2))
     return int(kind)
@@ -218,11 +225,11 @@ def _spoilt(thread: int, message: int) -> bool:
 class SyscallFilter:
     """Decides for a system call whether it is to be refused; ``family``: number of an address family, 0 for all.
 
-    ``spoil``: refuse messages of ipset by making them invalid.
+    ``spoil``: refuse messages of ipset by making them invalid; ``reads``: messages that only query too.
     """
 
-    def __init__(self, family: int, *, spoil: bool = True) -> None:
-        self._family, self._spoil = family, spoil
+    def __init__(self, family: int, *, spoil: bool = True, reads: bool = True) -> None:
+        self._family, self._spoil, self._reads = family, spoil, reads
         self._sockets = NetlinkSockets()
         self._calls: Mapping[int, Callable[[int, _Registers], bool]] = {
             1: self._written,
@@ -253,10 +260,14 @@ class SyscallFilter:
 
     def _message(self, thread: int, registers: _Registers) -> bool:
         """sendmsg(2), sendmmsg(2): both begin with a message header."""
-        return self._judge(thread, registers, partial(_of_sendmsg, thread, registers.rsi))
+        return self._judge(
+            thread, registers, lambda: _first_vector(thread, _word(thread, registers.rsi + 16))
+        )
 
     def _judge(self, thread: int, registers: _Registers, find: Callable[[], int]) -> bool:
         protocol = self._sockets.protocol(thread, ctypes.c_int(registers.rdi).value)
+        if protocol is None or (not self._reads and _only_queries(protocol, thread, find())):
+            return False
         return _changes(protocol, thread, find, self._family, spoil=self._spoil)
 
     def _option(self, _: int, registers: _Registers) -> bool:
@@ -293,9 +304,9 @@ def _process_tree(roots: Iterable[int]) -> set[int]:
 class Tracer:
     """Tracer of threads, until it is killed; arguments as those of the program, ``pause`` in seconds."""
 
-    def __init__(self, number: int, family: int, pause: float) -> None:
+    def __init__(self, number: int, family: int, pause: float, *, reads: bool = True) -> None:
         self._number, self._pause = number, pause
-        self._concerned = SyscallFilter(family, spoil=number != 0)
+        self._concerned = SyscallFilter(family, spoil=number != 0, reads=reads)
         self._traced: set[int] = set()
         self._held: list[tuple[float, int]] = []
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
@@ -418,8 +429,9 @@ def _steps(tracer: Tracer) -> Iterator[int]:
 
 def trace_syscalls(arguments: list[str]) -> int:
     """Trace until killed, or until no traced thread is left; returns the exit status."""
-    number, family, pause, seed, *roots = map(int, arguments)
-    tracer = Tracer(number, family, pause / 1e6) if seed < 0 else ThreadHolder(pause / 1e6, seed)
+    number, family, microseconds, seed, reads, *roots = map(int, arguments)
+    pause = microseconds / 1e6
+    tracer = Tracer(number, family, pause, reads=bool(reads)) if seed < 0 else ThreadHolder(pause, seed)
     try:
         os.close(_duplicate(os.getpid(), 2))  # where it is denied, no write would be known for one
         tracer.seize(roots)

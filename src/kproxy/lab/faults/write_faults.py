@@ -56,9 +56,12 @@ async def inject_write_errors(
     return await _trace(processes, number, _NUMBERS[family], round(seconds * 1e6))
 
 
-async def delay_writes(processes: Iterable[int], seconds: float) -> WriteFault:
-    """Make each write of these processes, and of all that they start, begin so many seconds late. As `inject_write_errors`."""
-    return await _trace(processes, 0, socket.AF_UNSPEC, round(seconds * 1e6))
+async def delay_writes(processes: Iterable[int], seconds: float, *, reads: bool = False) -> WriteFault:
+    """Make each write of these processes, and of all that they start, begin so many seconds late. As `inject_write_errors`.
+
+    ``reads``: queries of netfilter too; the tools of iptables-nft make dozens of them for a change.
+    """
+    return await _trace(processes, 0, socket.AF_UNSPEC, round(seconds * 1e6), reads=reads)
 
 
 async def hold_threads(processes: Iterable[int], seconds: float, seed: int) -> WriteFault:
@@ -67,7 +70,13 @@ async def hold_threads(processes: Iterable[int], seconds: float, seed: int) -> W
 
 
 async def _trace(
-    processes: Iterable[int], number: int, family: int, microseconds: int, seed: int = -1
+    processes: Iterable[int],
+    number: int,
+    family: int,
+    microseconds: int,
+    seed: int = -1,
+    *,
+    reads: bool = True,
 ) -> WriteFault:
     argv = [
         *DIE_WITH_PARENT,
@@ -79,6 +88,7 @@ async def _trace(
         str(int(family)),
         str(microseconds),
         str(seed),
+        str(int(reads)),
         *map(str, processes),
     ]
     tracer = _start(argv)

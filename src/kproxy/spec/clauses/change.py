@@ -157,6 +157,16 @@ HISTORY = (
         of="cip.up-down cip.port.add-remove",
     ),
     should(
+        "change.half-written.never-met",
+        "While a proxy applies a change, a new connection is handled as before the change or as after it, never in a third way, "
+        "however slow the kernel is to take what the proxy writes.",
+        OBSERVED,
+        links.NFTABLES_KEP,
+        links.SOURCE_NFTABLES,
+        links.kubernetes_issue(48719),
+        of="life.atomic",
+    ),
+    should(
         "change.rolling-update.no-failed-connection",
         "During a rolling update with overlapping readiness no new connection fails.",
         E2E,

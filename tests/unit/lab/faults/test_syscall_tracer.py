@@ -17,7 +17,7 @@ def test_without_duplicates_of_descriptors_it_ends_with_the_reason(
     """As in a container whose seccomp profile denies pidfd_getfd(2); that it works elsewhere, tests/netns/test_refusal.py shows."""
     monkeypatch.setattr(syscall_tracer, "_PIDFD_GETFD", NO_SYSTEM_CALL)
     with subprocess.Popen(["sleep", "60"]) as idle:
-        status = syscall_tracer.trace_syscalls(["1", "0", "0", "-1", str(idle.pid)])
+        status = syscall_tracer.trace_syscalls(["1", "0", "0", "-1", "1", str(idle.pid)])
         idle.kill()
     printed = capfd.readouterr()
     assert (status, printed.out) == (1, "")

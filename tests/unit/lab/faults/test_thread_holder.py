@@ -32,7 +32,7 @@ def seconds(microseconds: int, seed: int) -> float:
         [sys.executable, "-c", HANDING_OVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     time.sleep(0.3)
-    arguments = [str(number) for number in (0, 0, microseconds, seed, program.pid)]
+    arguments = [str(number) for number in (0, 0, microseconds, seed, 1, program.pid)]
     tracer = subprocess.Popen(
         [sys.executable, "-I", "-S", syscall_tracer.__file__, *arguments], stdout=subprocess.PIPE
     )

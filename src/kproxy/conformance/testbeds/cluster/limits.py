@@ -19,6 +19,7 @@ from kproxy.conformance.case import (
     CheckLatency,
     CheckTraces,
     CleanUp,
+    DelayWrites,
     DuringWatchFault,
     FailWrites,
     FlushRules,
@@ -47,6 +48,7 @@ from kproxy.model.network import Family
 _STEPS: dict[type[Step], str] = {
     Restart: "the cluster's proxies are not ours to restart",
     FailWrites: "the cluster's proxies are not ours to disturb",
+    DelayWrites: "the cluster's proxies are not ours to disturb",
     AllowWrites: "the cluster's proxies are not ours to disturb",
     FlushRules: "the rules of the cluster's nodes are not ours to remove",
     CleanUp: "the cluster's proxies are not ours to remove",
