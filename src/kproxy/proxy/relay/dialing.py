@@ -20,6 +20,13 @@ Source = tuple[str, int]
 
 _IPV6_TRANSPARENT = 75
 _IP_BIND_ADDRESS_NO_PORT = 24
+_KEEP_ALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 9),
+)
+"""Values of Go's net package, which kube-proxy's userspace mode had: a silent peer is probed after 15 s, and lost after 135 s more."""
 _TAKEN = frozenset({errno.EADDRINUSE, errno.EADDRNOTAVAIL})
 
 
@@ -29,6 +36,12 @@ def source_for(
     """The address to dial an endpoint from, None for the node's: a client at loopback has none that others could answer to."""
     keeps = keeps_source or endpoint in port.on_node
     return client if keeps and not client[0].startswith(("127.", "::1")) else None
+
+
+def keep_alive(made: socket.socket) -> None:
+    """Have the kernel notice a peer of this TCP connection that vanishes; of a listening socket: of all its connections."""
+    for option in _KEEP_ALIVE:
+        made.setsockopt(*option)
 
 
 def dial(endpoint: RelayEndpoint, kind: socket.SocketKind, source: Source | None) -> socket.socket:
@@ -53,6 +66,8 @@ def _dial(endpoint: RelayEndpoint, kind: socket.SocketKind, source: Source | Non
     try:
         if source is not None:
             _bind(made, family, source)
+        if kind is socket.SOCK_STREAM:
+            keep_alive(made)
         made.connect(endpoint)
     except BlockingIOError:  # on the way
         return made

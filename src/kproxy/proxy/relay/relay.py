@@ -24,7 +24,7 @@ from kproxy.linux.descriptors import Purpose
 from kproxy.model.network import Protocol
 from kproxy.proxy.relay.choice import EndpointTurns
 from kproxy.proxy.relay.datagrams import DatagramPort, SharedFlows, end_unserved, expire_left
-from kproxy.proxy.relay.dialing import source_for
+from kproxy.proxy.relay.dialing import keep_alive, source_for
 from kproxy.proxy.relay.loop import EventLoop
 from kproxy.proxy.relay.streams import PipePool, Stream
 from kproxy.proxy.relay.table import RelayEndpoint, RelayKey, RelayPort, TurnsKey, lost_frontends
@@ -427,6 +427,7 @@ def _listen(port: RelayPort, number: int) -> socket.socket:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if port.protocol is Protocol.TCP:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            keep_alive(made)
         made.bind((port.address, number))
         if port.protocol is Protocol.TCP:
             made.listen(_BACKLOG)

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from kproxy.model.network import Protocol
-from kproxy.proxy.relay.dialing import dial, source_for
+from kproxy.proxy.relay.dialing import dial, keep_alive, source_for
 from kproxy.proxy.relay.table import RelayPort
 
 ENDPOINT = ("10.244.1.11", 8080)
@@ -48,3 +48,15 @@ def test_a_client_that_is_the_endpoint_is_dialled_from_the_node() -> None:
             assert made.getsockname() == address
             assert address[1] != 1
             peer.close()
+
+
+def test_the_kernel_watches_for_peers_that_vanish_on_both_sides() -> None:
+    """A real connection: what a listening socket has, its connections have (tcp(7))."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        keep_alive(listener)
+        with dial(listener.getsockname(), socket.SOCK_STREAM, None) as dialled:
+            accepted, _ = listener.accept()
+            with accepted:
+                for one in (dialled, accepted):
+                    assert one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+                    assert one.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 15
