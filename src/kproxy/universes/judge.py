@@ -93,12 +93,13 @@ def judge_universe(
         judge.judge_flow(flow, recording.exchanges(number))
     known = Counter(map(excuse, judge.violations))
     failed = recording.failure
+    unseen = "" if judge.judged or not judge.unjudged else f"no packet could be judged: {max(judge.unjudged)}"
     return Verdict(
         judged=judge.judged,
         violations=tuple(sorted((v for v in judge.violations if not excuse(v)), key=lambda v: v.at)),
         unjudged=judge.unjudged,
         known={deviation: count for deviation, count in known.items() if deviation},
-        failure=failed.text if failed else "",
+        failure=failed.text if failed else unseen,
         subject_failed=bool(failed and failed.subject),
     )
 

@@ -234,6 +234,14 @@ def test_a_failure_of_the_subject_is_one_and_of_the_harness_is_not() -> None:
         assert (found.failure, found.subject_failed) == ("it ended", blamed)
 
 
+def test_a_universe_in_which_nothing_could_be_judged_is_broken() -> None:
+    unclear = tuple(Probed(at=1, until=1, number=number, unclear="its agent has ended") for number in (0, 1))
+    found = judge_universe(SCHEDULE, Recording(unclear))
+    assert (found.result, found.failure) == ("broken", "no packet could be judged: its agent has ended")
+    seen = Probed(at=SECOND, until=SECOND, number=0, outcomes=("rejected",), text="x")
+    assert judge_universe(SCHEDULE, Recording((seen, *unclear))).failure == ""
+
+
 def test_a_recording_survives_its_text() -> None:
     lines: tuple[Line, ...] = (
         Changed(at=1, number=2),
