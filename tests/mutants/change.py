@@ -26,6 +26,13 @@ def _anew(apply: Function) -> Function:
     return applying
 
 
+def _filter_before_nat(_: Function) -> Function:
+    """Filter has its refusals of afterwards before nat is written, as in kube-proxy (docs/findings)."""
+    from kproxy.proxy.backends.iptables.diff import _FILTER_SHARED, _dispatch  # noqa: PLC0415
+
+    return lambda self, _pairs: _dispatch(self.desired, _FILTER_SHARED)
+
+
 def _keeping_the_removed(program: Function) -> Function:
     """Ports of deleted Services go: else no sentinel after the first is served, and every case ends unjudged."""
 
@@ -71,6 +78,13 @@ MUTANTS = (
         "At every change all rules are removed, then written.",
         Patch("kproxy.proxy.backends.iptables.kernel.applier:IptablesKernel.apply", _anew),
         clauses="change.rolling-update.no-failed-connection",
+        needs_kernel=True,
+    ),
+    mutant(
+        "changes.refusal-goes-first",
+        "The refusal of a Service that gets its first endpoint is removed before it is served.",
+        Patch("kproxy.proxy.backends.iptables.diff:Update._filter_during_nat_change", _filter_before_nat),
+        clauses="change.half-written.never-met",
         needs_kernel=True,
     ),
     mutant(

@@ -92,6 +92,29 @@ def test_a_failure_may_come_late(program: Program) -> None:
         assert time.monotonic() - began > 0.2
 
 
+@pytest.mark.parametrize(
+    ("reads", "command", "late"),
+    [
+        (False, "nft list tables", False),
+        (True, "nft list tables", True),
+        (False, "nft add table ip t1", True),
+        (False, "ipset list", False),
+        (False, "ipset create s1 hash:ip", True),
+    ],
+)
+def test_writes_may_be_late_and_queries_with_them_or_not(
+    program: Program, command: str, *, reads: bool, late: bool
+) -> None:
+    with asyncio.Runner() as runner:
+        delay = runner.run(write_faults.delay_writes([program.pid], 0.5, reads=reads))
+        try:
+            began = time.monotonic()
+            assert program.status(command) == 0
+            assert (time.monotonic() - began >= 0.5) is late
+        finally:
+            runner.run(delay.end())
+
+
 def test_tools_fail_and_work_again(program: Program) -> None:
     before = {name: program.status(command.format(1)) for name, command in WRITES.items()}
     with refused(program.pid):
