@@ -91,7 +91,7 @@ def cleanup_node() -> int:
     from kproxy.proxy.daemon.sync.dataplane import remove_all_modes  # noqa: PLC0415 - the backends of all modes
 
     problems = remove_all_modes()
-    for problem in problems:
+    for problem in dict.fromkeys(map(str, problems)):  # several modes may look at the same tables
         log.error("not removed: %s", problem)
     return EXIT_FAILURE if problems else EXIT_OK
 
