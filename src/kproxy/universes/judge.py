@@ -93,7 +93,11 @@ def judge_universe(
         judge.judge_flow(flow, recording.exchanges(number))
     known = Counter(map(excuse, judge.violations))
     failed = recording.failure
-    unseen = "" if judge.judged or not judge.unjudged else f"no packet could be judged: {max(judge.unjudged)}"
+    unseen = (
+        ""
+        if judge.judged or not judge.unjudged
+        else f"no packet could be judged: {max(judge.unjudged, key=lambda why: judge.unjudged[why])}"
+    )
     return Verdict(
         judged=judge.judged,
         violations=tuple(sorted((v for v in judge.violations if not excuse(v)), key=lambda v: v.at)),

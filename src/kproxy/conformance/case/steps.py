@@ -315,7 +315,7 @@ class FailWrites:
 
 @dataclass(frozen=True, slots=True)
 class DelayWrites:
-    """Fault injection: each write that `FailWrites` would refuse succeeds, but begins ``seconds`` late.
+    """Fault injection: each write of a node's proxy to the kernel succeeds, but begins ``seconds`` late; queries do not.
 
     So packets fall between the writes by which a change is applied.
     """

@@ -33,13 +33,13 @@ from kproxy.conformance.case import (
     remote,
     service,
 )
+from kproxy.conformance.cases import change
 from kproxy.conformance.cases.common import NODE_PORT_CLAUSES, POD_CLAUSES, UDP_PORT
 from kproxy.conformance.cases.profiles import WRITES
 
 FEATURES = {Feature.REFUSED_WRITES}
 
 WHOLE = "change.half-written.never-met"
-TYPE_FOLLOWED = "change.type.followed"
 
 
 def _masqueraded_to(*endpoints: str) -> Lawful:
@@ -115,7 +115,7 @@ ACCESS_IS_NEVER_OPEN = case(
     Apply(service("going", "a1", ports=UDP_PORT), CAME),
     Probe(sender=remote("b"), to=CAME.vip(), expect=_masqueraded_to("a1")),
     Probe(sender=client("b"), to=CAME.vip(), expect=DROPPED),
-    Probe(sender=remote("b"), to=GOING.vip(), expect=UNTOUCHED, clauses=(TYPE_FOLLOWED,)),
+    Probe(sender=remote("b"), to=GOING.vip(), expect=UNTOUCHED, clauses=(change.TYPE,)),
     AllowWrites("b"),
     Probe(sender=remote("b"), to=CAME.vip(), expect=_masqueraded_to("a1")),
     clauses={
@@ -125,7 +125,7 @@ ACCESS_IS_NEVER_OPEN = case(
         "source-ranges.inside-allowed",
         "source-ranges.outside-dropped",
         "traffic.not-for-a-service.untouched",
-        TYPE_FOLLOWED,
+        change.TYPE,
         WHOLE,
     },
     features=FEATURES | {Feature.LOAD_BALANCER, Feature.SOURCE_RANGES},
