@@ -23,6 +23,7 @@ import pytest
 
 from kproxy.lab import namespaces
 from kproxy.lab.captures import capture, ring
+from kproxy.lab.lab import Traced
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.network import build_network
 from kproxy.lab.probes.crafted import Martian, send_martian, send_out_of_window
@@ -217,6 +218,24 @@ def test_a_rejection_has_type_code_and_sender(
         Icmp(family, *code), vantage.judge[family], Socket(LAB.pod_address["b1"][family], port)
     )
     assert time.perf_counter() - began < LONG
+
+
+@both_families
+def test_a_refused_connection_was_sent_once_though_the_lab_was_busy_for_a_second(
+    served: Bench, family: Family
+) -> None:
+    """A socket that is busy as its ICMP error arrives reports the error, and yet sends its SYN again after a second."""
+
+    async def busy_after_sending(port: int) -> Traced:
+        to = LAB.pod_address["b1"][family]
+        probing = asyncio.create_task(served.lab.trace(probe_request("a1", to, port, patience=1)))
+        asyncio.get_running_loop().call_soon(time.sleep, 1.3)
+        return await probing
+
+    refused, dropped = served.run(busy_after_sending(PORT)), served.run(busy_after_sending(DROPPED))
+    assert isinstance(refused.observation, Refused)
+    assert isinstance(dropped.observation, Silent)
+    assert len(refused.evidence.left("a1")) == 1 < len(dropped.evidence.left("a1"))
 
 
 @both_families

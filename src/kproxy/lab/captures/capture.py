@@ -14,8 +14,12 @@ learned: the sender announces its source port (`expect_sctp`), and the INIT that
 
 Two consumers: `watch` calls a channel as soon as a refusal of its probe enters the sender's namespace; `sightings`
 returns, for a probe that stayed silent, every interface that its packet (or a copy) crossed, with the addresses it
-had there. As buffers are finite, `lost` counts what they dropped: absence proves something only when it is 0. What is
-known of a probe is kept until it is judged (`forget`).
+had there.  A TCP socket that is busy as its ICMP error arrives reports the error, and yet sends its SYN again after a
+second (the kernel counts ``LockDroppedIcmps``); on a busy machine that second is over before the channel is closed.
+So what a sender sends after its refusal is ignored.
+
+As buffers are finite, `lost` counts what they dropped: absence proves something only when it is 0. What is known of a
+probe is kept until it is judged (`forget`).
 """
 
 from __future__ import annotations
@@ -51,6 +55,7 @@ class Captures:
         self._watchers: dict[int, tuple[str, Socket | None, Callable[[Refused | Reset], None]]] = {}
         self._ports: dict[tuple[str, int], int] = {}
         self._tags: dict[int, int] = {}
+        self._refused: dict[int, str] = {}
         self._rings = [
             (namespace.name, PacketRing(namespace, bpf.PROBES, frames)) for namespace in namespaces
         ]
@@ -100,11 +105,13 @@ class Captures:
     def forget(self, number: int) -> None:
         """Drop all records of a probe that has been judged."""
         self._seen.pop(number, None)
+        self._refused.pop(number, None)
         self._tags = {tag: other for tag, other in self._tags.items() if other != number}
 
     def forget_all(self) -> None:
         """Drop all records of all probes."""
         self._seen.clear()
+        self._refused.clear()
         self._tags.clear()
 
     def lost(self) -> int:
@@ -128,6 +135,8 @@ class Captures:
         return self._tags.get(mark, mark)
 
     def _take(self, number: int, captured: _Captured) -> None:
+        if captured.kind is packets.PacketKind.FIRST and self._refused.get(number) == captured.namespace:
+            return
         self._seen.setdefault(number, []).append(captured)
         if captured.kind is packets.PacketKind.FIRST or captured.outgoing:
             return
@@ -136,6 +145,7 @@ class Captures:
             return
         refusal = _refusal(captured)
         if about is None or isinstance(refusal, Reset) or refusal.about == about:
+            self._refused[number] = namespace
             refused(refusal)
 
 
