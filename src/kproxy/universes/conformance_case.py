@@ -8,8 +8,8 @@ taking effect then, the packet is also sent without a pause while the last round
 A flow is opened after the round that it was opened after. Which endpoint it has then is not known here, so a later exchange on it
 may have any outcome that is lawful for some endpoint that it may have.
 
-Some faults are steps of a case (`_reasons` has the others). What a case cannot have are the delays of a schedule: the caller runs it
-to see if it fails.
+Some faults are steps of a case (`_reasons` has the others). What a case cannot have are the delays of a schedule (`DelayWrites`
+has a length of its own): the caller runs it to see if it fails.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from kproxy.conformance.case import (
     CheckHealth,
     CheckProxy,
     ContinuousProbe,
+    DelayWrites,
     Delete,
     DuringWatchFault,
     FailWrites,
@@ -70,7 +71,12 @@ _WATCH_FAULTS: Mapping[FaultKind, WatchFault] = {
 }
 _WITH_CHANGES = frozenset({FaultKind.PROXY_KILLED, *_WATCH_FAULTS})
 """Faults whose step contains the changes that are made meanwhile."""
-_EXPRESSIBLE = _WITH_CHANGES | {FaultKind.WRITES_REFUSED}
+_WRITE_FAULTS: Mapping[FaultKind, type[FailWrites | DelayWrites]] = {
+    FaultKind.WRITES_REFUSED: FailWrites,
+    FaultKind.WRITES_SLOW: DelayWrites,
+}
+"""Faults that a step begins, and `AllowWrites` ends."""
+_EXPRESSIBLE = _WITH_CHANGES.union(_WRITE_FAULTS)
 _RESTARTS = Profile(name="universe", isolated=True)
 _COUNTS: Mapping[int | None, int | None] = {health.REFUSED: None, health.OK: 1, health.UNAVAILABLE: 0}
 """Numbers of endpoints that a status stands for."""
@@ -129,7 +135,7 @@ def _one_apply(steps: list[ChangeStep]) -> Apply | None:
 
 def _profile(mutations: list[Mutation]) -> Profile:
     """Profile for a case with these changes and faults."""
-    if any(isinstance(step, FailWrites) for step in mutations):
+    if any(isinstance(step, FailWrites | DelayWrites) for step in mutations):
         return profiles.WRITES
     if any(isinstance(step, DuringWatchFault) for step in mutations):
         return profiles.WATCHES
@@ -152,7 +158,11 @@ def _rounds(schedule: Schedule, until: float) -> Iterator[_Round]:
     current: _Round | None = None
     for one in sorted(_single_steps(schedule, until), key=lambda one: one.begin):
         joins = current is not None and current.open and one.begin - current.end <= SOON
-        if current is not None and joins and not isinstance(one.steps[0], AllowWrites | FailWrites):
+        if (
+            current is not None
+            and joins
+            and not isinstance(one.steps[0], AllowWrites | FailWrites | DelayWrites)
+        ):
             current.steps += one.steps
             current.end, current.open = max(current.end, one.end), one.open
             continue
@@ -171,8 +181,8 @@ def _single_steps(schedule: Schedule, until: float) -> Iterator[_Round]:
         if change.at <= until and not any(fault.at <= change.at < fault.end for fault in inside):
             yield _Round(change.at, change.done, [change.step])
     for fault in faults:
-        if fault.kind is FaultKind.WRITES_REFUSED:
-            yield _Round(fault.at, fault.at, [FailWrites(fault.node)])
+        if fault.kind in _WRITE_FAULTS:
+            yield _Round(fault.at, fault.at, [_WRITE_FAULTS[fault.kind](fault.node)])
             if fault.end <= until:
                 yield _Round(fault.end, fault.end, [AllowWrites(fault.node)], open=False)
         else:

@@ -16,6 +16,7 @@ from kproxy.conformance.case import (
     CheckHealth,
     CheckProxy,
     ContinuousProbe,
+    DelayWrites,
     Delete,
     DuringWatchFault,
     FailWrites,
@@ -213,10 +214,25 @@ def test_refused_writes_are_a_round_of_their_own_and_rules_stay() -> None:
     assert case.profile.name == "writes"
 
 
+def test_slow_writes_are_a_round_of_their_own_and_changes_take_effect() -> None:
+    slow = (fault(FaultKind.WRITES_SLOW, "a", pause=0.4),)
+    case = made(schedule(apply(0.0, WEB), apply(10.0, service("web")), faults=slow))
+    assert [step for step in case.steps if not isinstance(step, Probe)] == [
+        Apply(WEB),
+        DelayWrites("a"),
+        Apply(service("web")),
+        AllowWrites("a"),
+    ]
+    probes = [step.expect for step in case.steps if isinstance(step, Probe)]
+    assert probes[0] == probes[1] != REJECTED
+    assert probes[2] == probes[3] == REJECTED
+    assert case.profile.name == "writes"
+
+
 @pytest.mark.parametrize(
     ("faults", "changes", "reason"),
     [
-        ((fault(FaultKind.WRITES_SLOW, "a", pause=0.1),), (), "node a: each write of the proxy"),
+        ((fault(FaultKind.PROXY_STOPPED, "a"),), (), "node a: the proxy is stopped"),
         ((fault(FaultKind.WATCHES_RESET, resource=Resource.NODES),), (), "Node only"),
         (
             (fault(FaultKind.PROXY_KILLED, "a"),),
