@@ -138,3 +138,36 @@ def test_what_a_proxy_leaves_behind_is_its_failure(mode: str, tmp_path: Path) ->
     assert not complaints.pop("kproxy")
     (complaint,) = complaints.values()
     assert "its cleanup left" in complaint
+
+
+HOARDING = """
+name = "hoarding"
+modes = ["nftables"]
+command = ["{{python}}", "-c", "{program}", "run", "--config", "{{config}}"]
+"""
+OPENS_A_FILE_A_SECOND = """
+import os, sys, threading, time
+from kproxy.cli import main
+def hoard():
+    while True:
+        time.sleep(1)
+        os.open('/dev/null', 0)
+threading.Thread(target=hoard, daemon=True).start()
+sys.exit(main())
+"""
+
+
+def test_a_proxy_that_opens_more_and_more_has_failed(tmp_path: Path) -> None:
+    (tmp_path / "hoarding.toml").write_text(
+        HOARDING.format(program=OPENS_A_FILE_A_SECOND.replace("\n", "\\n"))
+    )
+    changes = (TimedChange(at=at, step=Apply(service("web", "a1"))) for at in (0.0, 30.0))
+    schedule = Schedule(seed=1, family=Family.IPV4, changes=tuple(changes))
+    complaints = {}
+    for subject in ("kproxy", str(tmp_path / "hoarding.toml")):
+        (run,) = run_universes(find_kernel(), [schedule], (subject, "", "nftables", "auto"), 1)
+        assert run.recording, run.error
+        complaints[subject] = judge_universe(schedule, run.recording).failure
+    assert not complaints.pop("kproxy")
+    (complaint,) = complaints.values()
+    assert "descriptors open" in complaint

@@ -17,6 +17,7 @@ import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from kproxy.lab.namespaces import LabError, Namespace, communicate
@@ -32,6 +33,15 @@ class Xtables(enum.Enum):
 
     LEGACY = "xtables-legacy-multi"
     NFT = "xtables-nft-multi"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Resources that a process holds: open descriptors, threads, and resident memory in MiB."""
+
+    descriptors: int
+    threads: int
+    memory: int
 
 
 class Process:
@@ -50,6 +60,16 @@ class Process:
     def returncode(self) -> int | None:
         """Exit status (negative: the signal), or None while it runs."""
         return self._popen.poll()
+
+    def usage(self) -> Usage:
+        """Resources that it holds now, without its children (proc(5)). Raises `LabError` when it has ended."""
+        place = Path(f"/proc/{self.pid}")
+        try:
+            status = dict(line.split(":", 1) for line in (place / "status").read_text().splitlines())
+            descriptors = len(os.listdir(place / "fd"))  # noqa: PTH208 (their number alone)
+            return Usage(descriptors, int(status["Threads"]), int(status["VmRSS"].split()[0]) >> 10)
+        except (OSError, KeyError) as error:
+            raise LabError(f"process {self.pid} ({shlex.join(self.argv)}) has ended") from error
 
     def kill(self) -> None:
         """Kill the process group (SIGKILL); nothing when it has ended."""

@@ -43,7 +43,7 @@ from kproxy.lab.apiserver.resources import ResourceKind
 from kproxy.lab.lab import Lab, open_lab
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.node_objects import describe_difference, list_objects, write_modprobe
-from kproxy.lab.processes import Xtables, run_in
+from kproxy.lab.processes import Usage, Xtables, run_in
 from kproxy.lab.topology import NODES
 from kproxy.model.network import Protocol
 from kproxy.spec.outcome import Delivered
@@ -81,6 +81,9 @@ PATIENCE = 0.9
 """Seconds to wait for an answer: less than until TCP sends its first packet again."""
 BETWEEN_LOOKS = 0.5
 """Seconds between two looks at the watches that come back after a fault."""
+MOST_GROWN = Usage(descriptors=16, threads=16, memory=128)
+"""Growth of a proxy's process that is lawful from beginning to end: sockets of health check node ports, and in a
+program in Go what it has not collected (`kproxy.universes.launch.GO`). Our choice: proxies seen here gained 3, 2 and 21."""
 _FOLDER = Path("/dev/shm/universe")  # noqa: S108 (a guest's own)
 _RESOLUTION = time.get_clock_info("monotonic").resolution
 
@@ -102,6 +105,8 @@ class Universe:
     world: World = field(init=False)
     watches: Counter[ResourceKind] = field(init=False)
     """Watches that the settled proxies have open."""
+    usage: Mapping[str, Sequence[Usage]] = field(init=False)
+    """Resources of the settled proxies, by node."""
     faults: UniverseFaults = field(init=False)
     began: float = 0
 
@@ -110,6 +115,7 @@ class Universe:
         self.loop = asyncio.get_running_loop()
         self.world = World(self.instance)
         self.watches = Counter(self.server.current_watches)
+        self.usage = {node: self.proxies.usage(node) for node in NODES}
 
     @property
     def now(self) -> int:
@@ -126,6 +132,13 @@ class Universe:
         for node in NODES:
             if lost := await self.other_program.lost_rules(node):
                 raise SubjectFailed(f"rules of another program are gone from node {node}: {lost}")
+
+    def check_usage(self) -> None:
+        """Raise `SubjectFailed` if a proxy that has nothing left to do holds more than `MOST_GROWN` beyond what it held in the beginning."""
+        for node in NODES:
+            for before, now in zip(self.usage[node], self.proxies.usage(node), strict=True):
+                if complaint := describe_growth(before, now):
+                    raise SubjectFailed(f"the proxy of node {node} {complaint}")
 
     async def clean_up(self) -> None:
         """End the proxies and have the subject remove what it left. Raises `SubjectFailed` if something stays, or goes too far."""
@@ -257,6 +270,17 @@ class Universe:
         return False
 
 
+def describe_growth(before: Usage, now: Usage) -> str:
+    """Text of what a process holds too much of; empty if it is not more than `MOST_GROWN` beyond the beginning."""
+    if now.descriptors > before.descriptors + MOST_GROWN.descriptors:
+        return f"has {now.descriptors} descriptors open, {before.descriptors} in the beginning"
+    if now.threads > before.threads + MOST_GROWN.threads:
+        return f"has {now.threads} threads, {before.threads} in the beginning"
+    if now.memory > before.memory + MOST_GROWN.memory:
+        return f"has {now.memory} MiB of memory, {before.memory} in the beginning"
+    return ""
+
+
 def _time_of_write(change: TimedChange, write: Change) -> float:
     match write:
         case Put(document=document):
@@ -289,6 +313,7 @@ async def play_schedule(
                 if stop:
                     await universe.read_state(stop.commands(universe.proxies.tools))
                 else:
+                    universe.check_usage()
                     await universe.clean_up()
             finally:
                 for node in NODES:

@@ -31,6 +31,7 @@ from kproxy.lab.kernels.uml import Time
 from kproxy.lab.network import Network
 from kproxy.lab.processes import (
     Process,
+    Usage,
     Xtables,
     kill_in,
     listen_in,
@@ -353,6 +354,10 @@ class Proxies:
         """Last lines of that file."""
         lines = read_tail(self.log(node), LOG_TAIL_BYTES).strip().splitlines()
         return "\n".join(lines[-LOG_TAIL_LINES:])
+
+    def usage(self, node: str) -> list[Usage]:
+        """Resources of each process of a node's proxy now. Raises `LabError` when one has ended."""
+        return [process.usage() for process in self._running[node]]
 
     def pid(self, node: str) -> int:
         """Process ID of a node's proxy."""
