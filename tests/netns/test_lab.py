@@ -23,6 +23,7 @@ import pytest
 
 from kproxy.lab import namespaces
 from kproxy.lab.captures import capture, ring
+from kproxy.lab.faults.link import link_down
 from kproxy.lab.lab import Traced
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.network import build_network
@@ -170,6 +171,34 @@ def test_what_a_node_does_not_claim_for_itself_or_its_pods_is_answered_elsewhere
     served: Bench, family: Family, protocol: Protocol, sender: str
 ) -> None:
     assert answered(one(served, probe_request(sender, VIP[family], 80, protocol))).who == ELSEWHERE
+
+
+def test_a_link_that_was_down_is_as_it_was(bench: Bench) -> None:
+    lab, node = bench.lab, bench.lab.network["a"]
+    lab.network.add_node_address("a", V6, LAB)
+    for name in ("a1", "b1"):
+        lab.servers.serve(lab.network[name], OPEN, TCP, name)
+    ways = [
+        (one, LAB.pod_address[to][family]) for one, to in (("b1", "a1"), ("a1", "b1")) for family in Family
+    ]
+    requests = [probe_request(sender, to) for sender, to in ways]
+    shown = (
+        ("ip", "-oneline", "address", "show", "scope", "global"),
+        ("ip", "route"),
+        ("ip", "-6", "route"),
+    )
+
+    def state() -> list[list[str]]:
+        return [sorted(node.run(command).splitlines()) for command in shown]
+
+    async def reached_while_down() -> list[Observation]:
+        async with link_down(node):
+            return [await lab.probe(request) for request in requests]
+
+    before = state()
+    assert not any(isinstance(seen, Answered) for seen in bench.run(reached_while_down()))
+    assert eventually(lambda: all(isinstance(seen, Answered) for seen in bench.probe(*requests)))
+    assert state() == before
 
 
 @both_families

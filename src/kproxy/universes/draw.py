@@ -30,6 +30,7 @@ from kproxy.universes.draw_traffic import (
     draw_checks,
     draw_flows,
     draw_probes,
+    draw_probes_of_all,
     draw_udp_flows_across,
     forms_until,
 )
@@ -75,8 +76,14 @@ HELD = (0.00005, 0.001)
 BEFORE_A_CHANGE = (0.05, 0.002, -0.01)
 """Seconds by which a fault may begin before a change: so that the change's own sync meets it, and later ones where it is short."""
 NEXT_CHANGES = 5
-FAULTS = (*FaultKind, FaultKind.WRITES_SLOW, FaultKind.WRITES_SLOW, FaultKind.WRITES_REFUSED)
-"""Faults to choose from: since computing takes no time, slow writes alone give a sync its width."""
+FAULTS = (
+    *(kind for kind in FaultKind if kind is not FaultKind.LINK_DOWN),
+    FaultKind.WRITES_SLOW,
+    FaultKind.WRITES_SLOW,
+    FaultKind.WRITES_REFUSED,
+)
+"""Faults to choose from: since computing takes no time, slow writes alone give a sync its width.  A link that is down hides much of
+what others show, so it is the last of a universe."""
 HOLDING = frozenset({FaultKind.PROXY_RESTARTED, FaultKind.THREADS_HELD})
 SLOWED = frozenset({FaultKind.WRITES_SLOW, FaultKind.WRITES_REFUSED, FaultKind.EVENTS_TRICKLE})
 CUT_AFTER = (1.5, 2.5, 4.5)
@@ -95,6 +102,8 @@ the next one, which then succeeds, with what came meanwhile."""
 LOCKED = 12.0
 """Seconds that another holds the lock of iptables: a tool that comes in the middle of them gives up after 5 s
 (``life.iptables-lock``)."""
+DOWN = (0.2, 4.0, 12.0)
+"""Seconds that a link is down."""
 LONG_DELAYS = (0.1, 0.4)
 WITHIN_A_WRITE = (0.001, 0.05, 0.2)
 """Seconds after a change at which another comes while a slow write may be under way."""
@@ -130,7 +139,8 @@ def draw_schedule(seed: int) -> Schedule:
     probes = sorted(draw_probes(choose, drawn, recovered, quiet), key=lambda probe: probe.at)
     flows = (*draw_flows(choose, drawn), *across)
     checks = sorted(draw_checks(choose, drawn), key=lambda check: check.at)
-    return replace(drawn, probes=tuple(probes), flows=flows, checks=tuple(checks))
+    drawn = replace(drawn, probes=tuple(probes), flows=flows, checks=tuple(checks))
+    return _with_link_down(random.Random(f"universe/{seed}/link").choice, drawn)  # noqa: S311
 
 
 def _changes(choose: Chooser, steps: Iterator[ChangeStep]) -> Iterator[TimedChange]:
@@ -179,6 +189,19 @@ def _fault_of_api(choose: Chooser, at: float) -> tuple[TimedFault, tuple[float, 
         resource=choose(RESOURCES),
     )
     return fault, (0.0,)
+
+
+def _with_link_down(choose: Chooser, drawn: Schedule) -> Schedule:
+    """A schedule, and a last fault in which a node's link is down, in half of the universes while endpoints are replaced."""
+    at, node, seconds = drawn.end + CONVERGENCE, choose(NODES), choose(DOWN)
+    fault = TimedFault(at=round(at, 6), seconds=seconds, kind=FaultKind.LINK_DOWN, node=node)
+    moves, changes = tuple(_moves(_present(drawn))), drawn.changes
+    with_change = choose((True, False))
+    if moves and with_change:
+        changes += (TimedChange(at=round(fault.at + seconds / 2, 6), step=choose(moves)),)
+    longer = replace(drawn, changes=changes, faults=(*drawn.faults, fault))
+    probes = draw_probes_of_all(choose, longer, longer.end)
+    return replace(longer, probes=(*drawn.probes, *probes))
 
 
 def _step_that_shows(choose: Chooser, steps: Iterator[ChangeStep], schedule: Schedule) -> ChangeStep:

@@ -64,6 +64,12 @@ def draw_probes(
             yield _probe_of(choose, schedule, round(moment + 0.05 * number, 6), change)
 
 
+def draw_probes_of_all(choose: Chooser, schedule: Schedule, at: float) -> Iterator[TimedProbe]:
+    """Probes of anything, when nothing has changed for a while."""
+    for number in range(QUIET_PROBES):
+        yield _probe(choose, schedule, round(at + 0.05 * number, 6))
+
+
 def draw_flows(choose: Chooser, schedule: Schedule) -> Iterator[TimedFlow]:
     """Flows to Services of the beginning, from when these have settled, or from a later change on."""
     for _ in range(FLOWS):

@@ -11,6 +11,7 @@ import fcntl
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import (
+    AbstractAsyncContextManager,
     AbstractContextManager,
     ExitStack,
     asynccontextmanager,
@@ -26,8 +27,10 @@ from kproxy.lab.apiserver import ApiServer
 from kproxy.lab.apiserver.faults import Refuse, SlowStream, StallRequests
 from kproxy.lab.apiserver.resources import ALL_KINDS, ResourceKind
 from kproxy.lab.apiserver.routes import Verb
+from kproxy.lab.faults.link import link_down
+from kproxy.lab.network import Network
 from kproxy.universes.other_program import OtherProgram
-from kproxy.universes.schedule import OF_MACHINE, FaultKind, TimedFault
+from kproxy.universes.schedule import OF_MACHINE, OF_NODE, FaultKind, TimedFault
 
 MOST_FAULTS = 100
 """So many numbers follow each seed, one for each fault."""
@@ -41,60 +44,81 @@ class UniverseFaults:
 
     seed: int
     server: ApiServer
+    network: Network
     proxies: Proxies
     other_program: OtherProgram
 
     @asynccontextmanager
     async def during(self, number: int, fault: TimedFault) -> AsyncIterator[None]:
         """Have a fault, the schedule's of that number."""
-        seed = self.seed * MOST_FAULTS + number
+        if fault.kind in OF_NODE:
+            async with self._of_node(fault, self.seed * MOST_FAULTS + number):
+                yield
+        else:
+            of = self._of_machine if fault.kind in OF_MACHINE else self._of_api_server
+            with of(fault):
+                yield
+
+    def _of_node(self, fault: TimedFault, seed: int) -> AbstractAsyncContextManager[None]:
         match fault.kind:
-            case FaultKind.PROXY_RESTARTED:
-                await self.proxies.kill(fault.node)
-                self.proxies.start(fault.node)
-                await self.proxies.hold_threads(fault.node, fault.pause, seed)
-                yield
-                await self.proxies.take_writes(fault.node)
-            case FaultKind.THREADS_HELD:
-                await self.proxies.hold_threads(fault.node, fault.pause, seed)
-                yield
-                await self.proxies.take_writes(fault.node)
-            case FaultKind.PROXY_KILLED:
-                await self.proxies.kill(fault.node)
-                yield
-                self.proxies.start(fault.node)
-            case FaultKind.MODE_CHANGED:
-                await self.proxies.restart_in_other_mode(fault.node)
-                yield
-                await self.proxies.kill(fault.node)
-                self.proxies.start(fault.node)
+            case FaultKind.LINK_DOWN:
+                return link_down(self.network[fault.node])
             case FaultKind.RULES_RELOADED:
-                reloading = asyncio.create_task(
-                    self.other_program.reload_again_and_again(fault.node, fault.pause)
-                )
-                yield
-                reloading.cancel()
-                with suppress(asyncio.CancelledError):
-                    await reloading
+                return self._rules_reloaded(fault)
             case FaultKind.RULES_LOST:
-                await self.other_program.load_in_place_of_all(fault.node)
-                yield
+                return self._rules_lost(fault)
+            case FaultKind.PROXY_KILLED | FaultKind.MODE_CHANGED | FaultKind.PROXY_STOPPED:
+                return self._proxy_away(fault)
+            case _:
+                return self._calls_disturbed(fault, seed)
+
+    @asynccontextmanager
+    async def _rules_reloaded(self, fault: TimedFault) -> AsyncIterator[None]:
+        reloading = asyncio.create_task(self.other_program.reload_again_and_again(fault.node, fault.pause))
+        yield
+        reloading.cancel()
+        with suppress(asyncio.CancelledError):
+            await reloading
+
+    @asynccontextmanager
+    async def _rules_lost(self, fault: TimedFault) -> AsyncIterator[None]:
+        await self.other_program.load_in_place_of_all(fault.node)
+        yield
+
+    @asynccontextmanager
+    async def _proxy_away(self, fault: TimedFault) -> AsyncIterator[None]:
+        """A proxy that is stopped, or killed, or replaced by one in another mode."""
+        match fault.kind:
             case FaultKind.PROXY_STOPPED:
                 self.proxies.stop(fault.node)
                 yield
                 self.proxies.resume(fault.node)
+            case FaultKind.PROXY_KILLED:
+                await self.proxies.kill(fault.node)
+                yield
+                self.proxies.start(fault.node)
+            case _:
+                await self.proxies.restart_in_other_mode(fault.node)
+                yield
+                await self.proxies.kill(fault.node)
+                self.proxies.start(fault.node)
+
+    @asynccontextmanager
+    async def _calls_disturbed(self, fault: TimedFault, seed: int) -> AsyncIterator[None]:
+        """A proxy whose system calls are refused, slow or held, from its start on where it is restarted."""
+        match fault.kind:
             case FaultKind.WRITES_REFUSED:
                 await self.proxies.refuse_writes(fault.node, seconds=fault.pause)
-                yield
-                await self.proxies.take_writes(fault.node)
             case FaultKind.WRITES_SLOW:
                 await self.proxies.delay_writes(fault.node, fault.pause, reads=True)
-                yield
-                await self.proxies.take_writes(fault.node)
+            case FaultKind.PROXY_RESTARTED:
+                await self.proxies.kill(fault.node)
+                self.proxies.start(fault.node)
+                await self.proxies.hold_threads(fault.node, fault.pause, seed)
             case _:
-                of = self._of_machine if fault.kind in OF_MACHINE else self._of_api_server
-                with of(fault):
-                    yield
+                await self.proxies.hold_threads(fault.node, fault.pause, seed)
+        yield
+        await self.proxies.take_writes(fault.node)
 
     def _of_machine(self, fault: TimedFault) -> AbstractContextManager[None]:
         match fault.kind:

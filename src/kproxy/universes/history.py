@@ -108,6 +108,13 @@ class ObjectHistory:
             for fault in self._faults
         )
 
+    def has_lost_link(self, begin: float, end: float) -> bool:
+        """True if a node's link is down at some time between two, or all that its packets need may not be there again."""
+        return any(
+            fault.kind is FaultKind.LINK_DOWN and fault.at <= end and begin <= self._recovered[fault]
+            for fault in self._faults
+        )
+
     def takes_no_connections(self, begin: float, end: float) -> bool:
         """True if connection tracking is full at some time between two, or was just before: it may have given up entries of datagrams."""
         return any(

@@ -186,15 +186,19 @@ class _Judge:
     def judge_flow(self, flow: TimedFlow, exchanges: Iterable[FlowExchanged]) -> None:
         """Judge all exchanges of a flow."""
         last: frozenset[Delivered] = frozenset()
+        opened = 0.0
         for seen in exchanges:
+            opened = seen.at / SECOND if seen.opened else opened
             if seen.opened or not last:
                 self.judge_new(flow, seen)
             else:
-                self._judge_established(flow, seen, last)
+                self._judge_established(flow, seen, last, opened)
             if not seen.unclear:
                 last = frozenset(one for one in _outcomes(seen) if isinstance(one, Delivered))
 
-    def _judge_established(self, flow: TimedFlow, seen: FlowExchanged, last: frozenset[Delivered]) -> None:
+    def _judge_established(
+        self, flow: TimedFlow, seen: FlowExchanged, last: frozenset[Delivered], opened: float
+    ) -> None:
         with self._counted():
             established = EstablishedFlow(*self._facts(flow), last)
             outcomes = _outcomes(seen)
@@ -207,7 +211,7 @@ class _Judge:
                     if number == 0:
                         self._undisturbed.add(exchange)
                     return
-            self._blame(flow, seen, established.expectation)
+            self._blame(flow, seen, established.expectation, opened)
 
     def _expect(self, cluster: api.Cluster, node: NodeFacts, packet: Packet) -> Expectation:
         key = (id(cluster), packet, node.name)
@@ -260,12 +264,21 @@ class _Judge:
         if not all(_is_answerable(instance, sent, bound, outcome) for outcome in lawful.outcomes):
             raise Unjudged("an answer could not return")
 
-    def _blame(self, sent: Packets, seen: Probed | FlowExchanged, lawful: Expectation) -> None:
+    def _blame(
+        self,
+        sent: Packets,
+        seen: Probed | FlowExchanged,
+        lawful: Expectation,
+        opened: float | None = None,
+    ) -> None:
+        """Record what no state explains; ``opened``: when the flow began whose packet it is. Raises `Unjudged`."""
         bound = self._bound(sent)
         if self.history.changes_mode(bound.node, seen.at / SECOND):
             raise Unjudged("the mode changes")
         self._require_answerable(sent, lawful)
         begin, end = seen.at / SECOND, seen.until / SECOND
+        if self.history.has_lost_link(begin if opened is None else opened, end):
+            raise Unjudged("a link was down")
         service = sent.to.service
         connection = _sent_before(seen) and bound.packet.protocol is not Protocol.UDP
         if not connection and self.history.has_lost_rules(bound.node, begin):

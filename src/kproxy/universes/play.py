@@ -111,7 +111,9 @@ class Universe:
     began: float = 0
 
     def __post_init__(self) -> None:
-        self.faults = UniverseFaults(self.schedule.seed, self.server, self.proxies, self.other_program)
+        self.faults = UniverseFaults(
+            self.schedule.seed, self.server, self.lab.network, self.proxies, self.other_program
+        )
         self.loop = asyncio.get_running_loop()
         self.world = World(self.instance)
         self.watches = Counter(self.server.current_watches)

@@ -56,6 +56,7 @@ class FaultKind(enum.Enum):
     )
     WRITES_REFUSED = "the kernel refuses the proxy's writes (ENOBUFS)"
     WRITES_SLOW = "each write of the proxy to the kernel takes a while"
+    LINK_DOWN = "the node's link is down; at the end its addresses and routes come back"
     XTABLES_LOCKED = "another program holds the lock of iptables"
     CONNTRACK_FULL = "connection tracking takes no more entries"
     CLOCK_STEPS = "the wall clock is set to another time, and back at the end"
@@ -83,6 +84,7 @@ OF_NODE = frozenset(
         FaultKind.THREADS_HELD,
         FaultKind.WRITES_REFUSED,
         FaultKind.WRITES_SLOW,
+        FaultKind.LINK_DOWN,
     }
 )
 """Faults that one node has; those in neither set are the API server's."""
@@ -95,6 +97,7 @@ RECOVERY: Mapping[FaultKind, float] = {
     FaultKind.THREADS_HELD: CONVERGENCE,
     FaultKind.PROXY_STOPPED: CONVERGENCE,
     FaultKind.WRITES_SLOW: CONVERGENCE,
+    FaultKind.LINK_DOWN: CONVERGENCE,
     FaultKind.CLOCK_STEPS: CONVERGENCE,
     FaultKind.XTABLES_LOCKED: 30.0 + CONVERGENCE,
     FaultKind.RULES_RELOADED: 30.0 + CONVERGENCE,

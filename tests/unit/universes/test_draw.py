@@ -75,7 +75,7 @@ def test_many_faults_begin_beside_a_change() -> None:
     beside, others = 0, 0
     for seed in SEEDS:
         drawn = drawn_schedule(seed)
-        for fault in drawn.faults[:-2]:
+        for fault in drawn.faults[:-3]:
             near = any(-0.02 <= change.at - fault.at <= 0.06 for change in drawn.changes)
             beside, others = beside + near, others + (not near)
     assert beside > 50
@@ -103,11 +103,31 @@ def latest(drawn: Schedule, change: TimedChange) -> CaseService | None:
     return forms[-1] if forms else None
 
 
+def before_the_link_goes(drawn: Schedule) -> list[TimedChange]:
+    """Changes before the last fault of a universe."""
+    return [change for change in drawn.changes if change.at < drawn.faults[-1].at]
+
+
+def test_the_last_fault_is_a_link_that_is_down_alone_or_with_a_change() -> None:
+    changes: Counter[int] = Counter()
+    for seed in SEEDS:
+        drawn = drawn_schedule(seed)
+        *others, link = drawn.faults
+        assert link.kind is FaultKind.LINK_DOWN
+        assert link.at > max(fault.recovered for fault in others)
+        during = [change for change in drawn.changes if change.at >= link.at]
+        assert all(link.at < change.at < link.end for change in during)
+        assert sum(probe.at > link.recovered for probe in drawn.probes) > 50
+        changes[len(during)] += 1
+    assert min(changes[0], changes[1]) > 20
+    assert set(changes) == {0, 1}
+
+
 def test_what_is_missed_in_the_last_faults_shows() -> None:
     """Or a client that misses a relist, or a change during a write, would be found by luck."""
     for seed in SEEDS:
         present: dict[str, CaseService] = {}
-        changes = drawn_schedule(seed).changes
+        changes = before_the_link_goes(drawn_schedule(seed))
         for number, change in enumerate(changes):
             match change.step:
                 case Apply(services=services):
@@ -124,9 +144,9 @@ def test_what_is_missed_in_the_last_faults_shows() -> None:
 def test_two_changes_come_together_in_a_fault_of_writes_that_nothing_follows() -> None:
     for seed in SEEDS:
         drawn = drawn_schedule(seed)
-        *_, of_writes, of_api = drawn.faults
+        *_, of_writes, of_api, _ = drawn.faults
         assert of_writes.kind in OF_WRITES
-        assert [of_writes.at < change.at < of_writes.end for change in drawn.changes[-3:]] == [
+        assert [of_writes.at < change.at < of_writes.end for change in before_the_link_goes(drawn)[-3:]] == [
             True,
             True,
             False,
@@ -141,7 +161,7 @@ def test_some_changes_in_the_last_faults_leave_all_numbers_as_they_are() -> None
     moved = Counter(
         len(change.step.services[0].endpoints) == len(before.endpoints)
         for seed in SEEDS
-        for change in drawn_schedule(seed).changes[-3:]
+        for change in before_the_link_goes(drawn_schedule(seed))[-3:]
         if isinstance(change.step, Apply)
         for before in [latest(drawn_schedule(seed), change)]
         if before is not None and set(places(before)) != set(places(change.step.services[0]))

@@ -191,6 +191,43 @@ def test_what_an_intruder_takes_from_new_connections_is_not_judged_while_it_may_
     assert sum(found.unjudged.values()) == (0 if established else 1)
 
 
+@pytest.mark.parametrize("node", ["a", "b"])
+@pytest.mark.parametrize(
+    ("flow_at", "unlawful"),
+    [(6, [9.5, 16.5]), (17, [9.5, 16.5, 20.0])],
+    ids=["opened before", "opened after"],
+)
+def test_what_a_link_that_is_down_may_take_is_not_judged(
+    node: str, flow_at: int, unlawful: list[float]
+) -> None:
+    """Whichever node's: an endpoint may be behind it.  A flow that was there before may have ended with it."""
+    flow = TimedFlow(at=float(flow_at), sender=pod("a2"), to=WEB.cluster_ip, pause=1.0)
+    probes = tuple(TimedProbe(at=at, sender=pod("a2"), to=WEB.cluster_ip) for at in (9.5, 11.5, 16.5))
+    fault = TimedFault(at=10.0, seconds=1.0, kind=FaultKind.LINK_DOWN, node=node)
+    schedule = Schedule(
+        seed=1,
+        family=Family.IPV4,
+        changes=SCHEDULE.changes[:1],
+        faults=(fault,),
+        probes=probes,
+        flows=(flow,),
+    )
+    silent, answered = outcomes_text([Failure.DROPPED]), outcomes_text([reached("a1")])
+    lines: list[Line] = [
+        Probed(at=int(one.at * SECOND), until=int(one.at * SECOND), number=number, outcomes=silent, text="it")
+        for number, one in enumerate(probes)
+    ]
+    lines += [
+        FlowExchanged(
+            at=at * SECOND, until=at * SECOND, number=0, opened=at == flow_at, outcomes=outcomes, text="it"
+        )
+        for at, outcomes in ((flow_at, answered), (20, silent))
+    ]
+    found = judge_universe(schedule, Recording(tuple(lines)))
+    assert [one.at for one in found.violations] == unlawful
+    assert found.unjudged["a link was down"] == 4 - len(unlawful)
+
+
 UDP = service("web", "a1", type=Type.NODE_PORT, ports=(Port(protocol=Protocol.UDP),))
 
 
