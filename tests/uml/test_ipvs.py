@@ -15,22 +15,22 @@ MEMORY = 768
 """MB: an API server and a daemon of 10,000 Services."""
 
 
-QUICK = {"ipvs_kernel", "ipvs_sets", "ipvs_read_back"}
-"""What does not take minutes."""
+QUICK = tuple(GUEST / f"ipvs_{name}.py" for name in ("kernel", "sets", "read_back"))
+"""Modules that do not take minutes; they share a guest, whose start takes as long as some tests."""
 
-
-IN_GUESTS = [
-    pytest.param(tests, id=tests.stem, marks=() if tests.stem in QUICK else pytest.mark.long)
+LONG = [
+    pytest.param((tests,), id=tests.stem, marks=pytest.mark.long)
     for tests in sorted(GUEST.glob("ipvs_*.py"))
+    if tests not in QUICK
 ]
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("tests", IN_GUESTS)
-def test_in_a_guest(in_guest: InGuest, tests: Path) -> None:
-    root = shlex.quote(str(GUEST.parents[2]))
+@pytest.mark.parametrize("modules", [pytest.param(QUICK, id="quick"), *LONG])
+def test_in_a_guest(in_guest: InGuest, modules: tuple[Path, ...]) -> None:
+    root, python = shlex.quote(str(GUEST.parents[2])), shlex.quote(sys.executable)
     status, out, error = in_guest(
-        f"cd {root} && {shlex.quote(sys.executable)} -m pytest -q -p no:cacheprovider --timeout=600 {shlex.quote(str(tests))}",
+        f"cd {root} && {python} -m pytest -q -p no:cacheprovider --timeout=600 {shlex.join(map(str, modules))}",
         memory=MEMORY,
     )
     assert status == 0, out + error
