@@ -114,7 +114,7 @@ class LocalRelay:
         self._shared: dict[str, SharedFlows] = {}
         self._ports: dict[RelayKey, _StreamPort | DatagramPort] = {}
         self._streams: set[Stream] = set()
-        self.failed: dict[RelayKey, str] = {}
+        self._failed: dict[RelayKey, str] = {}
         self._held = False
         self._logged_at = float("-inf")
         self._lock = threading.Lock()
@@ -248,12 +248,12 @@ class LocalRelay:
                     numbers[port.key] = self._ports[port.key].number
                 else:
                     failed[port.key] = reason
-            for key in failed.keys() - self.failed.keys():
+            for key in failed.keys() - self._failed.keys():
                 (service, protocol, _), address, number, _ = key
                 log.warning(
                     "%s: no relay at %s:%d/%s: %s", service, address, number, protocol.value, failed[key]
                 )
-            self.failed = failed
+            self._failed = failed
         self.end_left()
         return numbers
 

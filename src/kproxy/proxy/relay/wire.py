@@ -70,10 +70,9 @@ Request = SelectFamily | ServePorts | ShutPorts | ReleasePorts | Count | FindSoc
 
 
 class Ports(msgspec.Struct, tag=True):
-    """Ports that a request was about: numbers of those that are open, reasons of those that could not be opened."""
+    """Numbers of the ports that a request was about, and that are open; a worker logs why others are not."""
 
     numbers: list[tuple[RelayKey, int]]
-    failed: list[tuple[RelayKey, str]] = []
 
 
 class Counted(msgspec.Struct, tag=True):

@@ -149,7 +149,7 @@ class Worker:
                 taken = {port.key: found for (port, _), found in zip(ports, sockets, strict=False) if sockets}
                 wanted = {port.key: number for port, number in ports}
                 numbers = relay.serve([port for port, _ in ports], wanted, taken)
-                return wire.Ports(list(numbers.items()), list(relay.failed.items())), []
+                return wire.Ports(list(numbers.items())), []
             case wire.ReleasePorts(keys):
                 released = relay.release(keys)
                 found = [(key, each.getsockname()[1]) for key, each in released.items()]
