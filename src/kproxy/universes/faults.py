@@ -54,6 +54,9 @@ class UniverseFaults:
         if fault.kind in OF_NODE:
             async with self._of_node(fault, self.seed * MOST_FAULTS + number):
                 yield
+        elif fault.kind is FaultKind.XTABLES_LOCKED:
+            async with locked(self.proxies.xtables_locks):
+                yield
         else:
             of = self._of_machine if fault.kind in OF_MACHINE else self._of_api_server
             with of(fault):
@@ -121,13 +124,9 @@ class UniverseFaults:
         await self.proxies.take_writes(fault.node)
 
     def _of_machine(self, fault: TimedFault) -> AbstractContextManager[None]:
-        match fault.kind:
-            case FaultKind.XTABLES_LOCKED:
-                return locked(self.proxies.xtables_locks)
-            case FaultKind.CONNTRACK_FULL:
-                return conntrack_full()
-            case _:
-                return clock_set_forward(fault.pause)
+        if fault.kind is FaultKind.CONNTRACK_FULL:
+            return conntrack_full()
+        return clock_set_forward(fault.pause)
 
     def _of_api_server(self, fault: TimedFault) -> AbstractContextManager[None]:
         faults, kinds = self.server.faults, _kinds(fault)
@@ -168,12 +167,12 @@ def _kinds(fault: TimedFault) -> frozenset[ResourceKind]:
     return ALL_KINDS if fault.resource is None else frozenset({ResourceKind(fault.resource.value)})
 
 
-@contextmanager
-def locked(paths: Iterable[Path]) -> Iterator[None]:
-    """Locks of the iptables tools, held by us (iptables-legacy alone takes them)."""
+@asynccontextmanager
+async def locked(paths: Iterable[Path]) -> AsyncIterator[None]:
+    """Locks of the iptables tools, held by us once those that came before have given them back (iptables-legacy alone takes them)."""
     with ExitStack() as stack:
         for path in paths:
-            fcntl.flock(stack.enter_context(path.open("w")), fcntl.LOCK_EX)
+            await asyncio.to_thread(fcntl.flock, stack.enter_context(path.open("w")), fcntl.LOCK_EX)
         yield
 
 
