@@ -95,8 +95,8 @@ def _family_sync(daemon: DaemonContext, family: Family, plane: Dataplane) -> Fam
     )
     cleaner = ConntrackCleaner(family, addresses.current)
     sync = FamilySync(family, daemon.store, plane, cleaner, settings, pace, time.monotonic, _freeze_heap_soon)
-    if backend.quick_drift_checks:
-        sync.notifiers = lambda: (*plane.notifiers(), addresses.fileno())
+    of_rules = plane.notifiers if backend.quick_drift_checks else tuple
+    sync.notifiers = lambda: (*of_rules(), addresses.fileno())
     return sync
 
 

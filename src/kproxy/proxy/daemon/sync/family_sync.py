@@ -15,7 +15,7 @@ from typing import Protocol
 
 from kproxy.linux.host import HostError
 from kproxy.model.api import Cluster, EndpointSlice, Service
-from kproxy.model.network import Family
+from kproxy.model.network import Address, Family
 from kproxy.proxy.backends import Applied, Dataplane
 from kproxy.proxy.daemon.cluster.store import ClusterStore, Subscription
 from kproxy.proxy.daemon.sync.change_times import TriggerTimes
@@ -124,6 +124,7 @@ class FamilySync:
     _rewritten_at: float = 0.0
     _logged_lines: frozenset[str] = frozenset()
     _clean_due: bool = False
+    _applied_with: frozenset[Address] = frozenset()
     _checked_thoroughly_at: float = 0.0
 
     def __post_init__(self) -> None:
@@ -206,12 +207,19 @@ class FamilySync:
         self._succeeded(written, self.clock() - started)
 
     def _bring_up_to_date(self, cluster: Cluster) -> Applied | None:
-        """Plan and apply; returns what was written, None when the kernel holds this plan already."""
+        """Plan and apply; returns what was written, None when the kernel holds this plan already.
+
+        A dataplane may depend on the node's addresses where the plan does not: virtual servers for node ports, or endpoints
+        that are the node itself.
+        """
         self._settings = self.settings(cluster)
         self._snapshot = normalise(cluster, self.family, self._snapshot)
         plan = self._plan = make_plan(self._snapshot, self._settings, self._plan)
         first = self._applied is None
-        if plan == self._applied:
+        addresses = frozenset(
+            a for a in self._settings.node_addresses if not (a.is_link_local or a.is_loopback)
+        )
+        if plan == self._applied and addresses == self._applied_with:
             return None
         self._applied = None
         try:
@@ -219,7 +227,8 @@ class FamilySync:
         except HostError:
             self.observer.refused(full=first)
             raise
-        self._applied = self.last_applied = plan
+        self._applied, self._applied_with = plan, addresses
+        self.last_applied = plan
         self._tracked = written.tracked or plan
         if first:
             self._rewritten_at = self.clock()

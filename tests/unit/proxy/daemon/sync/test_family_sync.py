@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
 from typing import Any, NoReturn
 
 import pytest
@@ -603,3 +604,19 @@ def test_a_health_check_that_changes_alone_is_applied(daemon: Daemon) -> None:
     before, after = daemon.kernel.plans[-2:]
     assert before.services == after.services
     assert [check.port for check in (*before.health_checks, *after.health_checks)] == [30000, 30001]
+
+
+@pytest.mark.parametrize(("address", "applied"), [("192.0.2.8", True), ("169.254.0.8", False)])
+def test_a_node_address_that_came_is_applied_though_the_plan_is_the_same(
+    daemon: Daemon,
+    address: str,
+    applied: bool,  # noqa: FBT001
+) -> None:
+    """A link that goes down takes its addresses, and what is written meanwhile is written without them.  Link-local ones serve nothing."""
+    before = len(daemon.kernel.plans)
+    daemon.settings["settings"] = PlanSettings(
+        family=Family.IPV4, node="a", node_addresses=(ip_address(address),)
+    )
+    daemon.until(40)
+    assert (len(daemon.kernel.plans) > before) is applied
+    assert len(set(map(str, daemon.kernel.plans))) == 1
