@@ -124,6 +124,8 @@ class FamilySync:
     _rewritten_at: float = 0.0
     _logged_lines: frozenset[str] = frozenset()
     _clean_due: bool = False
+    _addresses: frozenset[Address] = frozenset()
+    """The node's addresses that Services can be served at, of the settings."""
     _applied_with: frozenset[Address] = frozenset()
     _checked_thoroughly_at: float = 0.0
 
@@ -212,14 +214,14 @@ class FamilySync:
         A dataplane may depend on the node's addresses where the plan does not: virtual servers for node ports, or endpoints
         that are the node itself.
         """
-        self._settings = self.settings(cluster)
+        before, self._settings = self._settings, self.settings(cluster)
+        found = self._settings.node_addresses
+        if before is None or found is not before.node_addresses:
+            self._addresses = frozenset(one for one in found if not (one.is_link_local or one.is_loopback))
         self._snapshot = normalise(cluster, self.family, self._snapshot)
         plan = self._plan = make_plan(self._snapshot, self._settings, self._plan)
         first = self._applied is None
-        addresses = frozenset(
-            a for a in self._settings.node_addresses if not (a.is_link_local or a.is_loopback)
-        )
-        if plan == self._applied and addresses == self._applied_with:
+        if plan == self._applied and self._addresses == self._applied_with:
             return None
         self._applied = None
         try:
@@ -227,7 +229,7 @@ class FamilySync:
         except HostError:
             self.observer.refused(full=first)
             raise
-        self._applied, self._applied_with = plan, addresses
+        self._applied, self._applied_with = plan, self._addresses
         self.last_applied = plan
         self._tracked = written.tracked or plan
         if first:
