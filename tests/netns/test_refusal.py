@@ -7,6 +7,7 @@ import errno
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -18,8 +19,15 @@ from kproxy.lab.namespaces import Namespace, create_namespace
 from kproxy.lab.processes import Process, spawn
 from kproxy.model.network import Family
 
-SHELL = "import subprocess, sys\nfor line in sys.stdin: print(subprocess.call(line, shell=True), flush=True)"
-"""Runs the lines it is given, as long as it is given any, and prints how each ended."""
+SHELL = """
+import subprocess, sys
+for line in sys.stdin:
+    try:
+        print(subprocess.call(line, shell=True), flush=True)
+    except OSError as error:
+        print(error.errno, flush=True)
+"""
+"""Runs the lines it is given, as long as it is given any, and prints how each ended, or the errno of its start."""
 
 WRITES = {
     "nft": "nft add table ip t{}",
@@ -113,6 +121,21 @@ def test_writes_may_be_late_and_queries_with_them_or_not(
             assert (time.monotonic() - began >= 0.5) is late
         finally:
             runner.run(delay.end())
+
+
+def test_where_memory_is_short_some_writes_and_starts_fail_and_some_do_not(program: Program) -> None:
+    def statuses() -> list[int]:
+        with asyncio.Runner() as runner:
+            fault = runner.run(write_faults.refuse_some([program.pid], errno.ENOMEM, 0.0, seed=1))
+            try:
+                return [program.status("nft add table ip t && echo ran") for _ in range(40)]
+            finally:
+                runner.run(fault.end())
+
+    seen = Counter(statuses())
+    not_started, not_executed, not_written = errno.ENOMEM, 126, 1
+    assert seen.keys() == {0, not_started, not_executed, not_written}
+    assert {program.status("nft add table ip t") for _ in range(40)} == {0}
 
 
 def test_tools_fail_and_work_again(program: Program) -> None:

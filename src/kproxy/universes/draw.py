@@ -76,14 +76,15 @@ HELD = (0.00005, 0.001)
 BEFORE_A_CHANGE = (0.05, 0.002, -0.01)
 """Seconds by which a fault may begin before a change: so that the change's own sync meets it, and later ones where it is short."""
 NEXT_CHANGES = 5
+DRAWN_APART = frozenset({FaultKind.LINK_DOWN, FaultKind.MEMORY_SHORT})
 FAULTS = (
-    *(kind for kind in FaultKind if kind is not FaultKind.LINK_DOWN),
+    *(kind for kind in FaultKind if kind not in DRAWN_APART),
     FaultKind.WRITES_SLOW,
     FaultKind.WRITES_SLOW,
     FaultKind.WRITES_REFUSED,
 )
 """Faults to choose from: since computing takes no time, slow writes alone give a sync its width.  A link that is down hides much of
-what others show, so it is the last of a universe."""
+what others show, so it is the last of a universe; where memory is short, some of the writes are refused that all would be."""
 HOLDING = frozenset({FaultKind.PROXY_RESTARTED, FaultKind.THREADS_HELD})
 SLOWED = frozenset({FaultKind.WRITES_SLOW, FaultKind.WRITES_REFUSED, FaultKind.EVENTS_TRICKLE})
 CUT_AFTER = (1.5, 2.5, 4.5)
@@ -140,6 +141,7 @@ def draw_schedule(seed: int) -> Schedule:
     flows = (*draw_flows(choose, drawn), *across)
     checks = sorted(draw_checks(choose, drawn), key=lambda check: check.at)
     drawn = replace(drawn, probes=tuple(probes), flows=flows, checks=tuple(checks))
+    drawn = _with_memory_short(random.Random(f"universe/{seed}/memory").choice, drawn)  # noqa: S311
     return _with_link_down(random.Random(f"universe/{seed}/link").choice, drawn)  # noqa: S311
 
 
@@ -189,6 +191,16 @@ def _fault_of_api(choose: Chooser, at: float) -> tuple[TimedFault, tuple[float, 
         resource=choose(RESOURCES),
     )
     return fault, (0.0,)
+
+
+def _with_memory_short(choose: Chooser, drawn: Schedule) -> Schedule:
+    """A schedule in which every other fault that refuses all writes refuses some of them."""
+    refusing = (FaultKind.WRITES_REFUSED, FaultKind.MEMORY_SHORT)
+    faults = (
+        replace(fault, kind=choose(refusing)) if fault.kind is FaultKind.WRITES_REFUSED else fault
+        for fault in drawn.faults
+    )
+    return replace(drawn, faults=tuple(faults))
 
 
 def _with_link_down(choose: Chooser, drawn: Schedule) -> Schedule:

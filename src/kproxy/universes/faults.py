@@ -112,6 +112,8 @@ class UniverseFaults:
         match fault.kind:
             case FaultKind.WRITES_REFUSED:
                 await self.proxies.refuse_writes(fault.node, seconds=fault.pause)
+            case FaultKind.MEMORY_SHORT:
+                await self.proxies.make_memory_short(fault.node, fault.pause, seed)
             case FaultKind.WRITES_SLOW:
                 await self.proxies.delay_writes(fault.node, fault.pause, reads=True)
             case FaultKind.PROXY_RESTARTED:

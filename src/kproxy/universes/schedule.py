@@ -55,6 +55,9 @@ class FaultKind(enum.Enum):
         "another program loads its own rules of iptables in place of all others, as a firewall at its start"
     )
     WRITES_REFUSED = "the kernel refuses the proxy's writes (ENOBUFS)"
+    MEMORY_SHORT = (
+        "memory is short: some of the proxy's writes to the kernel, and starts of its tools, fail (ENOMEM)"
+    )
     WRITES_SLOW = "each write of the proxy to the kernel takes a while"
     LINK_DOWN = "the node's link is down; at the end its addresses and routes come back"
     XTABLES_LOCKED = "another program holds the lock of iptables"
@@ -83,6 +86,7 @@ OF_NODE = frozenset(
         FaultKind.PROXY_STOPPED,
         FaultKind.THREADS_HELD,
         FaultKind.WRITES_REFUSED,
+        FaultKind.MEMORY_SHORT,
         FaultKind.WRITES_SLOW,
         FaultKind.LINK_DOWN,
     }
@@ -103,6 +107,7 @@ RECOVERY: Mapping[FaultKind, float] = {
     FaultKind.RULES_RELOADED: 30.0 + CONVERGENCE,
     FaultKind.RULES_LOST: 30.0 + 5.0 + CONVERGENCE,
     FaultKind.WRITES_REFUSED: 30.0 + CONVERGENCE,
+    FaultKind.MEMORY_SHORT: 30.0 + CONVERGENCE,
 }
 """Seconds after a fault's end within which everything must be in effect.
 

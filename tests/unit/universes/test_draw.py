@@ -14,7 +14,12 @@ from kproxy.universes.draw import draw_schedule
 from kproxy.universes.schedule import OF_NODE, FaultKind, Schedule, TimedChange
 
 SEEDS = range(100)
-OF_WRITES = {FaultKind.WRITES_SLOW, FaultKind.WRITES_REFUSED, FaultKind.XTABLES_LOCKED}
+OF_WRITES = {
+    FaultKind.WRITES_SLOW,
+    FaultKind.WRITES_REFUSED,
+    FaultKind.MEMORY_SHORT,
+    FaultKind.XTABLES_LOCKED,
+}
 drawn_schedule = cache(draw_schedule)
 
 

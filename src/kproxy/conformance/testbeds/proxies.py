@@ -25,7 +25,13 @@ from kproxy.conformance.testbeds.disk_watch import DiskWatch, read_tail
 from kproxy.lab.apiserver import ResourceKind, kubeconfig
 from kproxy.lab.faults.addresses import flush_dummies
 from kproxy.lab.faults.iptables_tables import BUILT_IN, flush_tables
-from kproxy.lab.faults.write_faults import WriteFault, delay_writes, hold_threads, inject_write_errors
+from kproxy.lab.faults.write_faults import (
+    WriteFault,
+    delay_writes,
+    hold_threads,
+    inject_write_errors,
+    refuse_some,
+)
 from kproxy.lab.kernels.current import time_here
 from kproxy.lab.kernels.uml import Time
 from kproxy.lab.network import Network
@@ -285,8 +291,14 @@ class Proxies:
             processes = [process.pid for process in self._running[node]]
             self._write_faults[node] = await hold_threads(processes, seconds, seed)
 
+    async def make_memory_short(self, node: str, seconds: float, seed: int) -> None:
+        """Make some kernel writes of a node's proxy, and some starts of its tools, fail with ENOMEM, so late. Raises `LabError`."""
+        if node not in self._write_faults:
+            processes = [process.pid for process in self._running[node]]
+            self._write_faults[node] = await refuse_some(processes, errno.ENOMEM, seconds, seed)
+
     async def take_writes(self, node: str) -> None:
-        """End `refuse_writes`, `delay_writes` or `hold_threads`."""
+        """End `refuse_writes`, `delay_writes`, `make_memory_short` or `hold_threads`."""
         if node in self._write_faults:
             await self._write_faults.pop(node).end()
 

@@ -20,12 +20,21 @@ import sys
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from pathlib import Path
 
+import kproxy
 from kproxy.lab.faults import syscall_tracer
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.processes import DIE_WITH_PARENT, wait_finished
 from kproxy.model.network import Family
 
+_PROGRAM = """
+import sys
+sys.path.append(sys.argv.pop(1))
+from kproxy.lab.faults.syscall_tracer import trace_syscalls
+sys.exit(trace_syscalls(sys.argv[1:]))
+"""
+"""Program of the tracer; its first argument is the folder with this package, which an isolated interpreter does not know."""
 _NUMBERS = {None: socket.AF_UNSPEC, Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
 
 
@@ -69,6 +78,17 @@ async def hold_threads(processes: Iterable[int], seconds: float, seed: int) -> W
     return await _trace(processes, 0, socket.AF_UNSPEC, round(seconds * 1e6), seed)
 
 
+async def refuse_some(processes: Iterable[int], number: int, seconds: float, seed: int) -> WriteFault:
+    """Make one of two writes of these processes fail, and of two programs the start of one, by a seed. As `inject_write_errors`."""
+    return await _trace(processes, number, socket.AF_UNSPEC, round(seconds * 1e6), seed)
+
+
+def tracer_command(arguments: Iterable[int]) -> list[str]:
+    """Command line that runs `syscall_tracer.trace_syscalls` with arguments."""
+    package = Path(kproxy.__file__).parent
+    return [sys.executable, "-I", "-S", "-c", _PROGRAM, str(package.parent), *map(str, arguments)]
+
+
 async def _trace(
     processes: Iterable[int],
     number: int,
@@ -78,20 +98,8 @@ async def _trace(
     *,
     reads: bool = True,
 ) -> WriteFault:
-    argv = [
-        *DIE_WITH_PARENT,
-        sys.executable,
-        "-I",
-        "-S",
-        syscall_tracer.__file__,
-        str(number),
-        str(int(family)),
-        str(microseconds),
-        str(seed),
-        str(int(reads)),
-        *map(str, processes),
-    ]
-    tracer = _start(argv)
+    arguments = (number, int(family), microseconds, seed, int(reads), *processes)
+    tracer = _start([*DIE_WITH_PARENT, *tracer_command(arguments)])
     assert tracer.stdout
     if await asyncio.to_thread(tracer.stdout.readline) == syscall_tracer.READY:
         return WriteFault(tracer)

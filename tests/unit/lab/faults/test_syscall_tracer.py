@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from kproxy.lab.faults import syscall_tracer
+from kproxy.lab.faults import syscall_tracer, write_calls
 
 NO_SYSTEM_CALL = 1_000_000
 
@@ -15,7 +15,7 @@ def test_without_duplicates_of_descriptors_it_ends_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """As in a container whose seccomp profile denies pidfd_getfd(2); that it works elsewhere, tests/netns/test_refusal.py shows."""
-    monkeypatch.setattr(syscall_tracer, "_PIDFD_GETFD", NO_SYSTEM_CALL)
+    monkeypatch.setattr(write_calls, "_PIDFD_GETFD", NO_SYSTEM_CALL)
     with subprocess.Popen(["sleep", "60"]) as idle:
         status = syscall_tracer.trace_syscalls(["1", "0", "0", "-1", "1", str(idle.pid)])
         idle.kill()

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from kproxy.lab.faults import syscall_tracer
+from kproxy.lab.faults import syscall_tracer, write_faults
 
 HANDING_OVER = """
 import threading, sys
@@ -32,10 +32,8 @@ def seconds(microseconds: int, seed: int) -> float:
         [sys.executable, "-c", HANDING_OVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     time.sleep(0.3)
-    arguments = [str(number) for number in (0, 0, microseconds, seed, 1, program.pid)]
-    tracer = subprocess.Popen(
-        [sys.executable, "-I", "-S", syscall_tracer.__file__, *arguments], stdout=subprocess.PIPE
-    )
+    arguments = (0, 0, microseconds, seed, 1, program.pid)
+    tracer = subprocess.Popen(write_faults.tracer_command(arguments), stdout=subprocess.PIPE)
     try:
         assert tracer.stdout
         assert tracer.stdout.readline() == syscall_tracer.READY
