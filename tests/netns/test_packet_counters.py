@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from kproxy.lab.topology import LAB
 from kproxy.linux import host
 from kproxy.linux.host import HostError, Reason
 from kproxy.model.network import Family, Protocol
+from kproxy.proxy.backends.iptables import names
 from kproxy.proxy.backends.iptables.kernel import (
     IptablesKernel,
     Tools,
@@ -26,6 +27,7 @@ from kproxy.proxy.backends.iptables.kernel import (
     without_broken_counters,
 )
 from kproxy.proxy.backends.iptables.static_rules import Options
+from kproxy.proxy.backends.xtables.blocks import Block
 from kproxy.proxy.backends.xtables.rules import PacketCounter
 from kproxy.proxy.daemon.sync.dataplane import remove_all_modes
 from tests.support.daemon_stage import LOOPBACK, balanced, endpoints, stage
@@ -89,7 +91,7 @@ def test_a_counter_that_rules_use_stays_and_cleanup_leaves_none(tools: Tools) ->
 def test_where_no_rule_can_count_none_does(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
     options = machine_options(tools, 14)
     assert without_broken_counters(tools, options) == options
-    assert "KUBE-PROXY-TRIAL" not in host.run_tool((f"{tools.command}-save",))
+    assert names.TRIAL not in host.run_tool((f"{tools.command}-save",))
     monkeypatch.setattr(nfacct, "create_counters", frozenset)
     nfacct.delete_counters()  # as if the kernel had the counters and not the match
     kernel = IptablesKernel(tools)
@@ -99,6 +101,33 @@ def test_where_no_rule_can_count_none_does(tools: Tools, monkeypatch: pytest.Mon
     assert without_broken_counters(tools, options) == Options(
         options.masquerade_mark, random_fully=options.random_fully, drop_invalid=options.drop_invalid
     )
+
+
+def test_a_trial_that_could_not_be_removed_goes_with_the_next_write_or_the_cleanup(
+    tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = machine_options(tools, 14)
+    restore, written = Tools.restore, []
+
+    def refuse_all_but_the_first(of: Tools, blocks: Iterable[Block]) -> None:
+        written.append(blocks)
+        if len(written) > 1:
+            raise HostError("iptables-restore", "memory allocation problem", Reason.OTHER)
+        restore(of, blocks)
+
+    def tables_after_a_trial() -> str:
+        with monkeypatch.context() as patched:
+            written.clear()
+            patched.setattr(Tools, "restore", refuse_all_but_the_first)
+            without_broken_counters(tools, options)
+        return host.run_tool((f"{tools.command}-save",))
+
+    assert names.TRIAL in tables_after_a_trial()
+    IptablesKernel(tools).apply(plan(Family.IPV4, numbered(Family.IPV4, 1, 1)), options)
+    assert names.TRIAL not in host.run_tool((f"{tools.command}-save",))
+    assert names.TRIAL in tables_after_a_trial()
+    assert remove_all_modes() == ()
+    assert names.TRIAL not in host.run_tool((f"{tools.command}-save",))
 
 
 def test_that_nothing_can_be_written_is_no_sign_of_broken_counters(

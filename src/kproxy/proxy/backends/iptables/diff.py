@@ -146,8 +146,9 @@ class Rewrite:
         return {names.CANARY: (), **_render_chains(static_rules.static_chains(self.desired.options)[table])}
 
     def _stale(self, table: TableName, written: AbstractSet[ChainName]) -> list[ChainName]:
-        """Chains of service ports, endpoints and trees of an earlier run that were not written again."""
-        return sorted(filter(names.is_derived, self.existing_chains.get(table, frozenset()) - written))
+        """Chains of service ports, endpoints and trees of an earlier run that were not written again, and one of a trial."""
+        others = self.existing_chains.get(table, frozenset()) - written
+        return sorted(name for name in others if names.is_derived(name) or name == names.TRIAL)
 
     def _early_rejects(self) -> list[str]:
         """Lines that append the new REJECT and DROP rules to filter before nat is written; the old ones stay until the end.

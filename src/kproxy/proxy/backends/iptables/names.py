@@ -31,6 +31,9 @@ FIREWALL = "KUBE-FIREWALL"
 CANARY = "KUBE-PROXY-CANARY"
 """Empty chain in every table; its absence means that another process flushed our rules (``rules.removed-by-another.restored``)."""
 
+TRIAL = "KUBE-PROXY-TRIAL"
+"""Chain to which rules are written to see if the kernel takes them; removed at once, or, where that fails, with the next write of everything."""
+
 POOL_PREFIX = {PoolScope.CLUSTER: "KUBE-SVC-", PoolScope.LOCAL: "KUBE-SVL-"}
 EXTERNAL_PREFIX = "KUBE-EXT-"
 SOURCE_RANGES_PREFIX = "KUBE-FW-"
@@ -76,7 +79,7 @@ OWN_CHAINS = {
     TableName.NAT: (CANARY, SERVICES, NODE_PORTS, POSTROUTING, MARK_MASQUERADE),
     TableName.FILTER: (CANARY, SERVICES, EXTERNAL_SERVICES, NODE_PORTS, PROXY_FIREWALL, FORWARD),
 }
-"""The chains of fixed name that are ours alone."""
+"""The chains of fixed name that are ours alone, and always there."""
 
 
 _PAIRS = tuple(map("".join, itertools.product("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", repeat=2)))
@@ -100,6 +103,11 @@ def name_hash(text: str) -> str:
 def group_of_endpoints(pool: ChainName, digits: str) -> ChainName:
     """The chain that chooses among those endpoints of a pool whose chains' names begin with ``digits`` after the prefix."""
     return f"{pool}-{digits}"
+
+
+def is_own(table: TableName, name: ChainName) -> bool:
+    """True for a chain that is ours alone, wanted or left behind."""
+    return name in OWN_CHAINS[table] or name == TRIAL or is_derived(name)
 
 
 def is_derived(name: ChainName) -> bool:

@@ -79,7 +79,7 @@ class DriftMonitor(Protocol):
 
 def is_ours(table: TableName, chain: ChainName) -> bool:
     """True if only a service proxy writes to the chain; KUBE-FIREWALL is the kubelet's too."""
-    return chain != names.FIREWALL and (chain in names.OWN_CHAINS[table] or names.is_derived(chain))
+    return chain != names.FIREWALL and names.is_own(table, chain)
 
 
 class NftDriftMonitor:

@@ -48,7 +48,7 @@ def remove_iptables_beside_ipvs(family: Family) -> Problems:
 
 
 def _is_ours(table: TableName, name: str) -> bool:
-    return name in names.OWN_CHAINS[table] or name in IPVS_CHAINS or names.is_derived(name)
+    return names.is_own(table, name) or name in IPVS_CHAINS
 
 
 def _is_of_ipvs(table: TableName, name: str) -> bool:

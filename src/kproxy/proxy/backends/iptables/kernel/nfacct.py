@@ -15,6 +15,7 @@ from kproxy.linux.host import HostError
 from kproxy.linux.netfilter.rules import CountPacket, End, Rule
 from kproxy.linux.netlink import NetlinkFlag, attribute, attributes, netfilter_header
 from kproxy.linux.netlink_socket import NETLINK_NETFILTER, Netlink
+from kproxy.proxy.backends.iptables.names import TRIAL
 from kproxy.proxy.backends.xtables.blocks import Block
 from kproxy.proxy.backends.xtables.rules import PacketCounter, TableName, specification
 
@@ -29,7 +30,6 @@ _UNSPECIFIED_FAMILY = 0
 _HEADER_SIZE = 4
 _NUMBER = struct.Struct(">Q")
 _PRESENT_ERRNOS = frozenset({0, errno.EBUSY, errno.EEXIST})
-_PROBE_CHAIN = "KUBE-PROXY-TRIAL"
 _METRICS = {
     PacketCounter.INVALID_DROPPED: "iptables_ct_state_invalid_dropped_packets_total",
     PacketCounter.LOCALHOST_ACCEPTED: "iptables_localhost_nodeports_accepted_packets_total",
@@ -56,10 +56,10 @@ def accepts_counting_rules(tools: Tools, counters: Iterable[PacketCounter]) -> b
 
 def _accepts(tools: Tools, rules: Iterable[Rule]) -> bool:
     """True if these rules can be written to a chain of their own, which is removed again."""
-    lines = [f"-A {_PROBE_CHAIN} {specification(rule)}" for rule in rules]
+    lines = [f"-A {TRIAL} {specification(rule)}" for rule in rules]
     try:
-        tools.restore([Block(TableName.FILTER, [f":{_PROBE_CHAIN} - [0:0]", *lines])])
-        tools.restore([Block(TableName.FILTER, [f":{_PROBE_CHAIN} - [0:0]", f"-X {_PROBE_CHAIN}"])])
+        tools.restore([Block(TableName.FILTER, [f":{TRIAL} - [0:0]", *lines])])
+        tools.restore([Block(TableName.FILTER, [f":{TRIAL} - [0:0]", f"-X {TRIAL}"])])
     except HostError:
         return False
     return True
