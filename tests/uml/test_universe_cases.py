@@ -35,6 +35,8 @@ def simulate(proxy: str, directory: Path) -> int:
             binary="",
             mode="nftables",
             iptables="auto",
+            other_proxy="",
+            other_binary="",
             seeds=range(SEED, SEED + 1),
             replay=None,
             results=None,

@@ -25,8 +25,8 @@ from kproxy.conformance.subjects.subject import load_subject
 from kproxy.model.network import Family, Protocol
 from kproxy.universes.draw import draw_schedule
 from kproxy.universes.judge import judge_universe
-from kproxy.universes.launch import find_kernel, run_universes
-from kproxy.universes.schedule import Schedule, TimedChange, TimedFlow
+from kproxy.universes.launch import OTHER, find_kernel, run_universes
+from kproxy.universes.schedule import FaultKind, Schedule, TimedChange, TimedFault, TimedFlow, TimedProbe
 from kproxy.universes.schedule_files import load_schedule
 
 KPROXY = [
@@ -180,3 +180,39 @@ def test_a_proxy_that_opens_more_and_more_has_failed(tmp_path: Path) -> None:
     assert not complaints.pop("kproxy")
     (complaint,) = complaints.values()
     assert "descriptors open" in complaint
+
+
+IDLE = """
+name = "idle"
+modes = ["nftables"]
+command = ["sleep", "infinity"]
+"""
+
+
+def test_a_proxy_is_replaced_by_its_other_version_and_back(tmp_path: Path) -> None:
+    """With one that does nothing, a change is not in effect on that node until the first is back."""
+    (tmp_path / "idle.toml").write_text(IDLE)
+    before, after = service("web", "a1"), service("web", "b1")
+    changes = (TimedChange(at=0.0, step=Apply(before)), TimedChange(at=20.0, step=Apply(after)))
+    replaced = (
+        TimedFault(at=at, seconds=0.0, kind=FaultKind.PROXY_REPLACED, node="a") for at in (10.0, 40.0)
+    )
+    probes = (
+        TimedProbe(at=at, sender=pod(sender), to=before.cluster_ip)
+        for at in (18.0, 30.0, 50.0)
+        for sender in ("a2", "b2")
+    )
+    schedule = Schedule(
+        seed=1, family=Family.IPV4, changes=tuple(changes), faults=tuple(replaced), probes=tuple(probes)
+    )
+    unlawful = {}
+    for other in ("kproxy", str(tmp_path / "idle.toml")):
+        subject = ("kproxy", "", "nftables", "auto", OTHER, other, "")
+        (run,) = run_universes(find_kernel(), [schedule], subject, 1)
+        assert run.recording, run.error
+        verdict = judge_universe(schedule, run.recording)
+        assert (verdict.failure, verdict.judged) == ("", 6)
+        unlawful[other] = [(one.at, one.sent.sender) for one in verdict.violations]
+    assert unlawful.pop("kproxy") == []
+    ((at, sender),) = unlawful.popitem()[1]
+    assert (round(at), sender) == (30, pod("a2"))

@@ -69,6 +69,20 @@ _SIMULATE = (
         help="play the I-th of N parts of the seeds, so that N machines share them",
     ),
     CommandOption(
+        name="--other-proxy",
+        users=OptionUser.SIMULATE,
+        metavar="NAME|FILE.toml",
+        default_text="that of `--proxy`",
+        help="another version: one node's proxy is replaced by it, and it by the first, while packets go on",
+    ),
+    CommandOption(
+        name="--other-binary",
+        users=OptionUser.SIMULATE,
+        metavar="PATH",
+        default_text="that of `--binary`",
+        help="the program of that version",
+    ),
+    CommandOption(
         name="--replay",
         users=OptionUser.SIMULATE,
         metavar="FILE",

@@ -46,7 +46,7 @@ SHRINKING_SECONDS = 120.0
 class SimulateOptions:
     """Subject, and its universes: those of seeds, or of a file.
 
-    ``mode`` empty: all of the subject's; ``parallel`` 0: one for each processor; ``directory``: for failing schedules, and for
+    ``mode`` empty: all of the subject's; ``other_proxy`` and ``other_binary``: its other version, both empty for none; ``parallel`` 0: one for each processor; ``directory``: for failing schedules, and for
     what is read at ``until``, if given, also by ``commands``, with ``shell`` also by those of standard input; ``results``: file for a line of each universe.
     """
 
@@ -54,6 +54,8 @@ class SimulateOptions:
     binary: str
     mode: str
     iptables: str
+    other_proxy: str
+    other_binary: str
     seeds: range
     replay: Path | None
     results: Path | None
@@ -65,6 +67,11 @@ class SimulateOptions:
     directory: Path
     uml_kernel: str
     form: str = TEXT
+
+    @property
+    def has_other(self) -> bool:
+        """True if there is another version."""
+        return bool(self.other_proxy or self.other_binary)
 
     @property
     def stop(self) -> Stop | None:
@@ -125,13 +132,14 @@ def run_simulate(options: SimulateOptions) -> int:
         sys.stderr.write("kproxy: --shell needs the moment: give --until SECONDS\n")
         return 2
     try:
-        subject = _subject(options)
+        subject = _subject(options.proxy, options.binary, options.mode)
+        other = _other(options) if options.has_other else None
         seeds = options.seeds
         replayed = [load_schedule(options.replay)] if options.replay else []
-        campaign = Campaign(options, launch.find_kernel(options.uml_kernel), console)
+        campaign = Campaign(options, launch.find_kernel(options.uml_kernel), console, other)
         try:
             for mode in (options.mode,) if options.mode else subject.modes:
-                schedules = replayed or map(draw_schedule, seeds)
+                schedules = replayed or (draw_schedule(seed, versions=options.has_other) for seed in seeds)
                 campaign.run(schedules, len(replayed or seeds), subject, mode)
         except KeyboardInterrupt:
             console.print(f"{subject.name}: interrupted after {campaign.tally}", highlight=False)
@@ -154,10 +162,22 @@ def run_simulate(options: SimulateOptions) -> int:
     return campaign.tally.exit_status
 
 
-def _subject(options: SimulateOptions) -> Subject:
-    """The subject, whose program is there.  Raises `InvalidSubject`."""
-    subject = load_subject(options.proxy, launch.program_path(options.binary) if options.binary else "")
-    check_mode(subject, options.mode)
+def _other(options: SimulateOptions) -> Subject:
+    """The other version of the subject. Raises `InvalidSubject`."""
+    same_program = options.binary if not options.other_proxy else ""
+    other = _subject(options.other_proxy or options.proxy, options.other_binary or same_program, options.mode)
+    if not options.other_proxy and not other.runs_binary:
+        raise InvalidSubject(
+            f"--other-binary: the commands of {options.proxy} have no {{binary}}: "
+            "give --other-proxy, a subject file whose command starts the other version"
+        )
+    return other
+
+
+def _subject(proxy: str, binary: str, mode: str) -> Subject:
+    """Subject whose program is there, and that has a mode.  Raises `InvalidSubject`."""
+    subject = load_subject(proxy, launch.program_path(binary) if binary else "")
+    check_mode(subject, mode)
     if problem := environment.missing_program(subject):
         raise InvalidSubject(problem)
     return subject
@@ -200,6 +220,7 @@ class Campaign:
     options: SimulateOptions
     kernel: UmlKernel
     console: Console
+    other: Subject | None = None
     tally: Tally = field(default_factory=Tally)
     results: list[UniverseResult] = field(default_factory=list)
     """Results for the document, if one is printed."""
@@ -218,7 +239,10 @@ class Campaign:
             self.excuse = excuses(judged, mode)
         subject = f"{judged.name} ({mode})"
         self.mode_began, self.done_before = time.monotonic(), self.tally.universes
-        arguments = (_constant_name(self.options.proxy), judged.binary, mode, self.options.iptables)
+        arguments = [_constant_name(self.options.proxy), judged.binary, mode, self.options.iptables]
+        if self.other:
+            name = _constant_name(self.options.other_proxy or self.options.proxy)
+            arguments += [launch.OTHER, name, self.other.binary]
         stop = self.options.stop
         played = self._play(schedules, (*arguments, *(stop.arguments if stop else ())))
         verdicts = ((run.schedule, self._take(run, judged.name, mode, number)) for run in played)
@@ -324,7 +348,7 @@ class Campaign:
 
         small = shrink_schedule(schedule, verdict, first_failing, lambda: time.monotonic() > deadline)
         self.options.directory.mkdir(parents=True, exist_ok=True)
-        proxy, _, mode, _ = arguments
+        proxy, _, mode, *_ = arguments
         path = self.options.directory / f"{Path(proxy).stem}-{mode}-{schedule.seed}.py"
         about = (
             f"Unlawful for {subject}: `kproxy simulate --proxy {proxy} --mode {mode} --replay {path.name}`."
@@ -360,7 +384,7 @@ class Campaign:
     ) -> None:
         """Write a shortened schedule as a conformance case, if that fails too; else print why there is none."""
         path = self.options.directory / f"{name}-case.py"
-        proxy, _, mode, _ = arguments
+        proxy, _, mode, *_ = arguments
         try:
             found = case_of_schedule(small, recording, verdict.violations[0])
         except InexpressibleSchedule as reason:

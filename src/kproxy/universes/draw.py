@@ -75,8 +75,10 @@ HELD = (0.00005, 0.001)
 """Seconds that a thread is held at most."""
 BEFORE_A_CHANGE = (0.05, 0.002, -0.01)
 """Seconds by which a fault may begin before a change: so that the change's own sync meets it, and later ones where it is short."""
+REPLACED_BEFORE = (*BEFORE_A_CHANGE, 3.0)
+"""Seconds by which a proxy is replaced before a change: so that its start meets it, and also when all has settled."""
 NEXT_CHANGES = 5
-DRAWN_APART = frozenset({FaultKind.LINK_DOWN, FaultKind.MEMORY_SHORT})
+DRAWN_APART = frozenset({FaultKind.LINK_DOWN, FaultKind.MEMORY_SHORT, FaultKind.PROXY_REPLACED})
 FAULTS = (
     *(kind for kind in FaultKind if kind not in DRAWN_APART),
     FaultKind.WRITES_SLOW,
@@ -113,8 +115,11 @@ CALM = (10, 14, 18)
 the next change."""
 
 
-def draw_schedule(seed: int) -> Schedule:
-    """Schedule of a seed: Services, changes among faults, changes in calm, with probes and flows, and probes when all has settled."""
+def draw_schedule(seed: int, *, versions: bool = False) -> Schedule:
+    """Schedule of a seed: Services, changes among faults, changes in calm, with probes and flows, and probes when all has settled.
+
+    ``versions``: in the calm a node's proxy is replaced by its other version, and back.
+    """
     choose = random.Random(f"universe/{seed}").choice  # noqa: S311
     family = choose(tuple(Family))
     choose_apart = random.Random(f"universe/{seed}/apart").choice  # noqa: S311
@@ -141,6 +146,8 @@ def draw_schedule(seed: int) -> Schedule:
     flows = (*draw_flows(choose, drawn), *across)
     checks = sorted(draw_checks(choose, drawn), key=lambda check: check.at)
     drawn = replace(drawn, probes=tuple(probes), flows=flows, checks=tuple(checks))
+    if versions:
+        drawn = _with_versions(random.Random(f"universe/{seed}/versions").choice, drawn, recovered)  # noqa: S311
     drawn = _with_memory_short(random.Random(f"universe/{seed}/memory").choice, drawn)  # noqa: S311
     return _with_link_down(random.Random(f"universe/{seed}/link").choice, drawn)  # noqa: S311
 
@@ -191,6 +198,23 @@ def _fault_of_api(choose: Chooser, at: float) -> tuple[TimedFault, tuple[float, 
         resource=choose(RESOURCES),
     )
     return fault, (0.0,)
+
+
+def _with_versions(choose: Chooser, drawn: Schedule, recovered: float) -> Schedule:
+    """A schedule, and in its calm, from when all has recovered until the last faults, a node whose proxy is replaced, and back."""
+    calm = [change for change in drawn.changes if recovered < change.at < drawn.faults[-2].at]
+    node, half = choose(NODES), len(calm) // 2
+    replaced = (
+        TimedFault(
+            at=round(choose(some).at - choose(REPLACED_BEFORE), 6),
+            seconds=0.0,
+            kind=FaultKind.PROXY_REPLACED,
+            node=node,
+        )
+        for some in (calm[:half], calm[half:])
+    )
+    faults = sorted((*drawn.faults, *replaced), key=lambda fault: fault.at)
+    return replace(drawn, faults=tuple(faults))
 
 
 def _with_memory_short(choose: Chooser, drawn: Schedule) -> Schedule:

@@ -70,7 +70,12 @@ class UniverseFaults:
                 return self._rules_reloaded(fault)
             case FaultKind.RULES_LOST:
                 return self._rules_lost(fault)
-            case FaultKind.PROXY_KILLED | FaultKind.MODE_CHANGED | FaultKind.PROXY_STOPPED:
+            case (
+                FaultKind.PROXY_KILLED
+                | FaultKind.MODE_CHANGED
+                | FaultKind.PROXY_REPLACED
+                | FaultKind.PROXY_STOPPED
+            ):
                 return self._proxy_away(fault)
             case _:
                 return self._calls_disturbed(fault, seed)
@@ -90,7 +95,7 @@ class UniverseFaults:
 
     @asynccontextmanager
     async def _proxy_away(self, fault: TimedFault) -> AsyncIterator[None]:
-        """A proxy that is stopped, or killed, or replaced by one in another mode."""
+        """A proxy that is stopped, or killed, or replaced by one in another mode or of another version."""
         match fault.kind:
             case FaultKind.PROXY_STOPPED:
                 self.proxies.stop(fault.node)
@@ -100,6 +105,9 @@ class UniverseFaults:
                 await self.proxies.kill(fault.node)
                 yield
                 self.proxies.start(fault.node)
+            case FaultKind.PROXY_REPLACED:
+                await self.proxies.replace_by_other(fault.node)
+                yield
             case _:
                 await self.proxies.restart_in_other_mode(fault.node)
                 yield

@@ -213,7 +213,7 @@ class ObjectHistory:
 def _without_proxy(fault: TimedFault) -> tuple[tuple[float, float], ...]:
     """Times at which a fault ends a node's proxy, each with that of the next one's start."""
     match fault.kind:
-        case FaultKind.PROXY_KILLED | FaultKind.PROXY_RESTARTED:
+        case FaultKind.PROXY_KILLED | FaultKind.PROXY_RESTARTED | FaultKind.PROXY_REPLACED:
             return ((fault.at, fault.end),)
         case FaultKind.MODE_CHANGED:
             return ((fault.at, fault.at), (fault.end, fault.end))

@@ -29,6 +29,8 @@ GO = {"GOMAXPROCS": "8", "GOGC": "off", "GOMEMLIMIT": "400MiB"}
 a thread that is held by computing, for which no time passes."""
 MOST_SECONDS = 300.0
 """Seconds of the machine's own clock that a universe may take: one in which some program computes for ever never ends."""
+OTHER = "--other"
+"""Argument of `kproxy.universes.__main__` before the other version's subject and its program."""
 _SCHEDULE = "schedule.py"
 _IN_GUESTS = ("kproxy.universes", "kproxy.lab", "kproxy.proxy", "kproxy.cli")
 """Packages that guests import modules of."""
@@ -130,7 +132,7 @@ def reason_against_case(kernel: uml.UmlKernel, path: Path, arguments: Sequence[s
 
     ``arguments``: of `kproxy.universes.__main__`, after the schedule.
     """
-    proxy, binary, mode, variant = arguments
+    proxy, binary, mode, variant, *_ = arguments
     with tempfile.TemporaryDirectory(dir=uml.visible_scratch()) as evidence:
         command = (
             *(sys.executable, "-m", "kproxy", "conformance", "run", "--case-file", str(path.absolute())),

@@ -294,11 +294,15 @@ def _time_of_write(change: TimedChange, write: Change) -> float:
 
 
 async def play_schedule(
-    schedule: Schedule, subject: Subject, mode: str, variant: Xtables, stop: Stop | None = None
+    schedule: Schedule,
+    subjects: Sequence[Subject],
+    mode: str,
+    variant: Xtables,
+    stop: Stop | None = None,
 ) -> int:
     """Play a schedule and print its recording; returns the exit status: 0 also where the subject has failed.
 
-    ``stop``: where to end before its end, and to read the state.
+    ``subjects``: the one that is judged, and its other version, if there is one. ``stop``: where to end before its end, and to read the state.
     """
     instance = Instance(schedule.case, schedule.family, 0, 0)
     began = time.monotonic_ns()
@@ -308,7 +312,7 @@ async def play_schedule(
         lines.append(encode_line(line))
 
     try:
-        async with open_universe(schedule, instance, subject, mode, variant, write) as universe:
+        async with open_universe(schedule, instance, subjects, mode, variant, write) as universe:
             try:
                 began = time.monotonic_ns()
                 await universe.play(stop.until if stop else inf)
@@ -332,7 +336,7 @@ async def play_schedule(
 async def open_universe(
     schedule: Schedule,
     instance: Instance,
-    subject: Subject,
+    subjects: Sequence[Subject],
     mode: str,
     variant: Xtables,
     write: Callable[[Line], None],
@@ -340,7 +344,8 @@ async def open_universe(
     """Universe whose proxies have settled. Raises `SubjectFailed`, `HarnessError` and `LabError`."""
     os.mkdir(_FOLDER)  # noqa: PTH102 (pathlib is for code that may wait)
     async with open_lab() as lab, ApiServer() as server:
-        proxies = Proxies(lab.network, subject, mode, DEFAULT, variant, _FOLDER)
+        proxies = Proxies(lab.network, subjects[0], mode, DEFAULT, variant, _FOLDER)
+        proxies.other = subjects[-1]
         write_modprobe(proxies.tools)
         testbed = NetnsTestbed(lab, server, proxies)
         testbed.patience = PATIENCE

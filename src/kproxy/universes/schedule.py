@@ -50,6 +50,7 @@ class FaultKind(enum.Enum):
     THREADS_HELD = "threads of the proxy are held now and then, while its others run"
     PROXY_STOPPED = "the proxy is stopped (SIGSTOP), and continued at the end"
     MODE_CHANGED = "the proxy is killed, and runs in another mode until the end"
+    PROXY_REPLACED = "the proxy is killed, and the other of two versions is started, where there are two"
     RULES_RELOADED = "another program reloads its own rules of iptables again and again"
     RULES_LOST = (
         "another program loads its own rules of iptables in place of all others, as a firewall at its start"
@@ -81,6 +82,7 @@ OF_NODE = frozenset(
         FaultKind.PROXY_KILLED,
         FaultKind.PROXY_RESTARTED,
         FaultKind.MODE_CHANGED,
+        FaultKind.PROXY_REPLACED,
         FaultKind.RULES_RELOADED,
         FaultKind.RULES_LOST,
         FaultKind.PROXY_STOPPED,
@@ -98,6 +100,7 @@ RECOVERY: Mapping[FaultKind, float] = {
     FaultKind.PROXY_KILLED: CONVERGENCE,
     FaultKind.PROXY_RESTARTED: CONVERGENCE,
     FaultKind.MODE_CHANGED: CONVERGENCE,
+    FaultKind.PROXY_REPLACED: CONVERGENCE,
     FaultKind.THREADS_HELD: CONVERGENCE,
     FaultKind.PROXY_STOPPED: CONVERGENCE,
     FaultKind.WRITES_SLOW: CONVERGENCE,

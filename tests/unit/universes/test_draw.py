@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache
 from itertools import pairwise
 
@@ -11,7 +11,7 @@ import pytest
 
 from kproxy.conformance.case import Apply, CaseService, Delete
 from kproxy.universes.draw import draw_schedule
-from kproxy.universes.schedule import OF_NODE, FaultKind, Schedule, TimedChange
+from kproxy.universes.schedule import CONVERGENCE, OF_NODE, FaultKind, Schedule, TimedChange
 
 SEEDS = range(100)
 OF_WRITES = {
@@ -183,4 +183,19 @@ def test_every_fault_occurs_and_those_of_one_place_do_not_overlap() -> None:
         for place in {fault.node for fault in faults}:
             ends = [(one.at, one.end) for one in faults if one.node == place]
             assert all(end < begin for (_, end), (begin, _) in pairwise(ends))
-    assert kinds.keys() == set(FaultKind)
+    assert kinds.keys() == set(FaultKind) - {FaultKind.PROXY_REPLACED}
+
+
+def test_with_two_versions_a_proxy_is_replaced_and_back_when_no_other_fault_holds() -> None:
+    nodes: Counter[str] = Counter()
+    for seed in SEEDS:
+        drawn = draw_schedule(seed, versions=True)
+        there, back = (fault for fault in drawn.faults if fault.kind is FaultKind.PROXY_REPLACED)
+        others = tuple(fault for fault in drawn.faults if fault not in {there, back})
+        assert replace(drawn, faults=others) == drawn_schedule(seed)
+        assert there.node == back.node
+        assert there.at + CONVERGENCE / 2 < back.at
+        for fault in (there, back):
+            assert all(other.recovered < fault.at or fault.recovered < other.at for other in others)
+        nodes[there.node] += 1
+    assert min(nodes["a"], nodes["b"]) > 20

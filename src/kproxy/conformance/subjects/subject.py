@@ -115,6 +115,14 @@ class Subject:
         """Processes on each node, in the order in which they are started."""
         return self.processes or (SubjectProcess(name="proxy", command=self.command),)
 
+    @property
+    def runs_binary(self) -> bool:
+        """True if its commands have the placeholder ``{binary}``."""
+        arguments = [
+            argument for program in self.all_processes for argument in (*program.command, *program.ready)
+        ]
+        return any("{binary}" in argument for argument in arguments)
+
     def claimed_features(self, mode: str) -> frozenset[Feature]:
         """Features that it claims in a mode: of those that its file claims, all that it has the means for."""
         claimed = (self.features | self.optional.get(mode, frozenset())) - self.without.get(mode, frozenset())
@@ -199,9 +207,6 @@ def subject_from_toml(text: str, where: str, binary: str = "") -> Subject:
 def _problem(subject: Subject, binary: str) -> str:
     """Error that concerns several keys; empty for none."""
     names = [program.name for program in subject.processes]
-    arguments = [
-        argument for program in subject.all_processes for argument in (*program.command, *program.ready)
-    ]
     if not subject.command and not subject.processes:
         return "how it is started is missing: give `command`, or `[[processes]]`"
     if subject.command and subject.processes:
@@ -213,7 +218,7 @@ def _problem(subject: Subject, binary: str) -> str:
             return f"[{table}] {', '.join(strange)}: modes are {', '.join(subject.modes)}"
     if problem := _unknown_name(subject.deviations, subject.modes):
         return problem
-    if not (subject.binary or binary) and any("{binary}" in argument for argument in arguments):
+    if subject.runs_binary and not (subject.binary or binary):
         return "needs the program's path: give --binary PATH, or `binary` in the file"
     return ""
 

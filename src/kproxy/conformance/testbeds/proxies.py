@@ -123,11 +123,15 @@ class Proxies:
         self._directory = directory
         self.nodes: Mapping[str, NodeIdentity] = node_identities(LAB)
         """Nodes that it runs on, with their identities; to be changed before the start."""
+        self.other = subject
+        """Its other version (`replace_by_other`), or itself; to be changed before the start."""
         self.sandboxed = False
         """True if it gets a sandbox on each node (`kproxy.lab.sandbox`); to be changed before the start."""
         self._tools = xtables_directory(directory / "bin", variant)
         self._server: LabApiServer | None = None
         self._masquerade_bits: dict[str, int] = {}
+        self._replaced: set[str] = set()
+        """Nodes whose proxy is of the other version."""
         self._modes = dict.fromkeys(NODES, subject.mode_before(mode)) if profile.mode_before else {}
         self._running: dict[str, list[Process]] = {}
         self._rooms: dict[str, Sandbox] = {}
@@ -155,10 +159,10 @@ class Proxies:
         if masquerade_bit is not None:
             self._masquerade_bits[node] = masquerade_bit
         values = self._write_files(node)
-        environment = {**self._environment(values), **dict(self.profile.environment)}
+        environment = {**self._environment(node, values), **dict(self.profile.environment)}
         self._running[node] = []
         before: Sequence[str] = ()
-        for program in self._subject.all_processes:
+        for program in self._subject_of(node).all_processes:
             argv = run_after(before, [fill_placeholders(argument, values) for argument in program.command])
             before = [fill_placeholders(argument, values) for argument in program.ready]
             if node in self._rooms:
@@ -200,7 +204,7 @@ class Proxies:
 
     async def _end(self, node: str, processes: Iterable[Process]) -> None:
         if node in self._rooms:
-            await self._rooms[node].end(processes, self._subject.outlived_by)
+            await self._rooms[node].end(processes, self._subject_of(node).outlived_by)
             return
         for process in processes:
             process.kill()
@@ -213,6 +217,16 @@ class Proxies:
         if other := self._subject.mode_before(self.mode):
             self._modes[node] = other
         self.start(node)
+
+    async def replace_by_other(self, node: str) -> None:
+        """Kill a node's proxy and start the other of the two versions, which runs there from then on."""
+        await self.kill(node)
+        self._replaced ^= {node}
+        self.start(node)
+
+    def _subject_of(self, node: str) -> Subject:
+        """Version that a node's proxy is of."""
+        return self.other if node in self._replaced else self._subject
 
     def stop(self, node: str) -> None:
         """Stop a node's proxy (SIGSTOP) until `resume`."""
@@ -251,8 +265,9 @@ class Proxies:
         """
         await self.kill(node)
         values = self._values(node)
-        argv = [fill_placeholders(argument, values) for argument in self._subject.cleanup_command]
-        environment = self._environment(values)
+        command = self._subject_of(node).cleanup_command
+        argv = [fill_placeholders(argument, values) for argument in command]
+        environment = self._environment(node, values)
         cleaning = spawn(
             argv, self._network[node], log=self.log(node), env=environment, path_prefix=self._tools
         )
@@ -320,14 +335,14 @@ class Proxies:
         for node, processes in self._running.items():
             if complaint := self._watch.limit_exceeded(self.log(node), self._directory / node):
                 raise SubjectFailed(f"the proxy of node {node} {complaint}\n{self.tail(node)}")
-            for process, program in zip(processes, self._subject.all_processes, strict=True):
+            for process, program in zip(processes, self._subject_of(node).all_processes, strict=True):
                 if process.returncode is not None:
                     raise SubjectFailed(self._ended(node, process, program))
 
     def _ended(self, node: str, process: Process, program: SubjectProcess) -> str:
         status = process.returncode
         why = f" ({signal.Signals(-status).name})" if status and status < 0 else ""
-        which = f" {program.name}" if len(self._subject.all_processes) > 1 else ""
+        which = f" {program.name}" if len(self._subject_of(node).all_processes) > 1 else ""
         values = self._values(node)
         command = shlex.join(fill_placeholders(word, values) for word in program.command)
         foreground = "; it must stay in the foreground" if status == 0 else ""
@@ -375,12 +390,13 @@ class Proxies:
         """Process ID of a node's proxy."""
         return self._running[node][0].pid
 
-    def _environment(self, values: Mapping[str, str]) -> Mapping[str, str]:
-        return {name: fill_placeholders(text, values) for name, text in self._subject.environment.items()}
+    def _environment(self, node: str, values: Mapping[str, str]) -> Mapping[str, str]:
+        environment = self._subject_of(node).environment
+        return {name: fill_placeholders(text, values) for name, text in environment.items()}
 
-    def _min_sync_period(self) -> str:
+    def _min_sync_period(self, node: str) -> str:
         own = self.profile.min_sync_seconds
-        return f"{own:g}s" if own else self._subject.min_sync_period
+        return f"{own:g}s" if own else self._subject_of(node).min_sync_period
 
     def _write_files(self, node: str) -> Mapping[str, str]:
         home = self._directory / node
@@ -393,7 +409,7 @@ class Proxies:
             hostname=who.hostname,
             cluster_cidrs=who.cluster_cidrs,
             kubeconfig=values["kubeconfig"],
-            min_sync_period=self._min_sync_period(),
+            min_sync_period=self._min_sync_period(node),
         )
         Path(values["kubeconfig"]).write_text(
             server.kubeconfig(API_ADDRESS) if server else kubeconfig(values["api_server"])
@@ -401,7 +417,7 @@ class Proxies:
         bit = self._masquerade_bits.get(node, self.profile.masquerade_bit)
         profile = replace(self.profile, masquerade_bit=bit)
         Path(values["config"]).write_text(kube_proxy_configuration(profile, place))
-        for name, template in self._subject.files.items():
+        for name, template in self._subject_of(node).files.items():
             (home / name).write_text(fill_placeholders(template, values))
         return values
 
@@ -410,7 +426,7 @@ class Proxies:
         home = self._directory / node
         server, who = self._server, self.nodes[node]
         return {
-            "binary": self._subject.binary,
+            "binary": self._subject_of(node).binary,
             "python": sys.executable,
             "config": str(home / "config.yaml"),
             "kubeconfig": str(home / "kubeconfig.yaml"),
