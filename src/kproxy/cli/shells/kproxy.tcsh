@@ -47,9 +47,11 @@ complete kproxy \
         'c/--kernel=/(auto host rootless uml)/' \
         'c/-o=/(text short json yaml)/' \
         'c/--format=/(text short json yaml)/' \
+        'c/--other-proxy=/f/' \
+        'c/--other-binary=/f/' \
         'c/--replay=/f/' \
         'c/--results=/f/' \
-        'c/--/(a a-binary against against-binary against-mode agent-image allow-production apiserver assets b b-binary binary bind-address bind-address-hard-fail boot-id-file case case-file cleanup client cluster-cidr config config-sync-period configure conntrack-max-per-core conntrack-min conntrack-tcp-be-liberal conntrack-tcp-timeout-close-wait conntrack-tcp-timeout-established conntrack-udp-timeout conntrack-udp-timeout-stream context deploy detect-local-mode dry-run evidence exec exitfirst export feature-gates file format from guests healthz-bind-address healthz-port help hostname-override html init-only iptables iptables-localhost-nodeports iptables-masquerade-bit iptables-min-sync-period iptables-sync-period ipvs-exclude-cidrs ipvs-min-sync-period ipvs-scheduler ipvs-strict-arp ipvs-sync-period ipvs-tcp-timeout ipvs-tcpfin-timeout ipvs-udp-timeout jobs json junit kernel kube-api-burst kube-api-content-type kube-api-qps kubeconfig last-failed log-flush-frequency log-json-info-buffer-size log-json-split-stream log-text-info-buffer-size log-text-split-stream logging-format machine-id-file markdown masquerade-all master maxfail memory metrics-bind-address metrics-port mode name nftables-affinity-clients no-shrink node node-address node-port-addresses nodeport-addresses nodes oom-score-adj out output package parallel pod-bridge-interface pod-interface-name-prefix print-missing-packages profiling proxy proxy-mode regression remote replay results schema seed seeds shard shell show-hidden-metrics-for-version shuffle skip skip-missing-kernels slow source sync-timeout testbed time to uml-kernel until url userspace-keep-sources userspace-workers v version via vmodule world worlds write-config-to xfails yaml)/' \
+        'c/--/(a a-binary against against-binary against-mode agent-image allow-production apiserver assets b b-binary binary bind-address bind-address-hard-fail boot-id-file case case-file cleanup client cluster-cidr config config-sync-period configure conntrack-max-per-core conntrack-min conntrack-tcp-be-liberal conntrack-tcp-timeout-close-wait conntrack-tcp-timeout-established conntrack-udp-timeout conntrack-udp-timeout-stream context deploy detect-local-mode dry-run evidence exec exitfirst export feature-gates file format from guests healthz-bind-address healthz-port help hostname-override html init-only iptables iptables-localhost-nodeports iptables-masquerade-bit iptables-min-sync-period iptables-sync-period ipvs-exclude-cidrs ipvs-min-sync-period ipvs-scheduler ipvs-strict-arp ipvs-sync-period ipvs-tcp-timeout ipvs-tcpfin-timeout ipvs-udp-timeout jobs json junit kernel kube-api-burst kube-api-content-type kube-api-qps kubeconfig last-failed log-flush-frequency log-json-info-buffer-size log-json-split-stream log-text-info-buffer-size log-text-split-stream logging-format machine-id-file markdown masquerade-all master maxfail memory metrics-bind-address metrics-port mode name nftables-affinity-clients no-shrink node node-address node-port-addresses nodeport-addresses nodes oom-score-adj other-binary other-proxy out output package parallel pod-bridge-interface pod-interface-name-prefix print-missing-packages profiling proxy proxy-mode regression remote replay results schema seed seeds shard shell show-hidden-metrics-for-version shuffle skip skip-missing-kernels slow source sync-timeout testbed time to uml-kernel until url userspace-keep-sources userspace-workers v version via vmodule world worlds write-config-to xfails yaml)/' \
         'c/-/(- f h o v x)/' \
         'n/--proxy/f/' \
         'n/--binary/f/' \
@@ -90,6 +92,8 @@ complete kproxy \
         'n/--kernel/(auto host rootless uml)/' \
         'n/-o/(text short json yaml)/' \
         'n/--format/(text short json yaml)/' \
+        'n/--other-proxy/f/' \
+        'n/--other-binary/f/' \
         'n/--replay/f/' \
         'n/--results/f/' \
         'p/1/(run conformance lab spec compare trace simulate completion version kubectl help)/' \

@@ -524,6 +524,8 @@ _shtab_kproxy_simulate_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--seeds[seeds of the universes\; a seed always gives the same one (default\: \`0..9\`)]:N|N..M:"
   "--shard[play the I-th of N parts of the seeds, so that N machines share them (default\: all seeds)]:I/N:"
+  "--other-proxy[another version\: one node\'s proxy is replaced by it, and it by the first, while packets go on (default\: that of \`--proxy\`)]:NAME|FILE.toml:_files"
+  "--other-binary[the program of that version (default\: that of \`--binary\`)]:PATH:_files"
   "--replay[the schedule of a file, as a failing universe leaves it, instead of seeds\; known deviations are not excused there]:FILE:_files"
   "--out[folder for the schedules of universes that fail, and for what \`--until\` reads (default\: universes)]:DIR:_files -/"
   "--results[append a JSON line for each universe\; files of several machines are merged by \`cat\`]:FILE:_files"
