@@ -78,7 +78,9 @@ BEFORE_A_CHANGE = (0.05, 0.002, -0.01)
 REPLACED_BEFORE = (*BEFORE_A_CHANGE, 3.0)
 """Seconds by which a proxy is replaced before a change: so that its start meets it, and also when all has settled."""
 NEXT_CHANGES = 5
-DRAWN_APART = frozenset({FaultKind.LINK_DOWN, FaultKind.MEMORY_SHORT, FaultKind.PROXY_REPLACED})
+DRAWN_APART = frozenset(
+    {FaultKind.LINK_DOWN, FaultKind.MEMORY_SHORT, FaultKind.PROXY_CRASHED, FaultKind.PROXY_REPLACED}
+)
 FAULTS = (
     *(kind for kind in FaultKind if kind not in DRAWN_APART),
     FaultKind.WRITES_SLOW,
@@ -86,7 +88,13 @@ FAULTS = (
     FaultKind.WRITES_REFUSED,
 )
 """Faults to choose from: since computing takes no time, slow writes alone give a sync its width.  A link that is down hides much of
-what others show, so it is the last of a universe; where memory is short, some of the writes are refused that all would be."""
+what others show, so it is the last of a universe; where memory is short, some of the writes
+are refused that all would be, and a proxy that crashes is one whose writes are slow."""
+OTHER_KINDS = {
+    "memory": (FaultKind.WRITES_REFUSED, FaultKind.MEMORY_SHORT),
+    "crash": (FaultKind.WRITES_SLOW, FaultKind.WRITES_SLOW, FaultKind.PROXY_CRASHED),
+}
+"""Kinds that faults of the first one may have instead, so often, by the name of what chooses."""
 HOLDING = frozenset({FaultKind.PROXY_RESTARTED, FaultKind.THREADS_HELD})
 SLOWED = frozenset({FaultKind.WRITES_SLOW, FaultKind.WRITES_REFUSED, FaultKind.EVENTS_TRICKLE})
 CUT_AFTER = (1.5, 2.5, 4.5)
@@ -148,7 +156,8 @@ def draw_schedule(seed: int, *, versions: bool = False) -> Schedule:
     drawn = replace(drawn, probes=tuple(probes), flows=flows, checks=tuple(checks))
     if versions:
         drawn = _with_versions(random.Random(f"universe/{seed}/versions").choice, drawn, recovered)  # noqa: S311
-    drawn = _with_memory_short(random.Random(f"universe/{seed}/memory").choice, drawn)  # noqa: S311
+    for name, kinds in OTHER_KINDS.items():
+        drawn = _with_other_kinds(random.Random(f"universe/{seed}/{name}").choice, drawn, kinds)  # noqa: S311
     return _with_link_down(random.Random(f"universe/{seed}/link").choice, drawn)  # noqa: S311
 
 
@@ -217,12 +226,10 @@ def _with_versions(choose: Chooser, drawn: Schedule, recovered: float) -> Schedu
     return replace(drawn, faults=tuple(faults))
 
 
-def _with_memory_short(choose: Chooser, drawn: Schedule) -> Schedule:
-    """A schedule in which every other fault that refuses all writes refuses some of them."""
-    refusing = (FaultKind.WRITES_REFUSED, FaultKind.MEMORY_SHORT)
+def _with_other_kinds(choose: Chooser, drawn: Schedule, kinds: Sequence[FaultKind]) -> Schedule:
+    """A schedule in which each fault of the first of these kinds is one of all of them."""
     faults = (
-        replace(fault, kind=choose(refusing)) if fault.kind is FaultKind.WRITES_REFUSED else fault
-        for fault in drawn.faults
+        replace(fault, kind=choose(kinds)) if fault.kind is kinds[0] else fault for fault in drawn.faults
     )
     return replace(drawn, faults=tuple(faults))
 

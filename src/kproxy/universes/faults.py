@@ -116,13 +116,13 @@ class UniverseFaults:
 
     @asynccontextmanager
     async def _calls_disturbed(self, fault: TimedFault, seed: int) -> AsyncIterator[None]:
-        """A proxy whose system calls are refused, slow or held, from its start on where it is restarted."""
+        """A proxy whose system calls are refused, slow or held, from its start on where it is restarted; it may be killed in one."""
         match fault.kind:
             case FaultKind.WRITES_REFUSED:
                 await self.proxies.refuse_writes(fault.node, seconds=fault.pause)
             case FaultKind.MEMORY_SHORT:
                 await self.proxies.make_memory_short(fault.node, fault.pause, seed)
-            case FaultKind.WRITES_SLOW:
+            case FaultKind.WRITES_SLOW | FaultKind.PROXY_CRASHED:
                 await self.proxies.delay_writes(fault.node, fault.pause, reads=True)
             case FaultKind.PROXY_RESTARTED:
                 await self.proxies.kill(fault.node)
@@ -131,7 +131,11 @@ class UniverseFaults:
             case _:
                 await self.proxies.hold_threads(fault.node, fault.pause, seed)
         yield
+        if fault.kind is FaultKind.PROXY_CRASHED:  # before its writes can go on
+            await self.proxies.kill(fault.node)
         await self.proxies.take_writes(fault.node)
+        if fault.kind is FaultKind.PROXY_CRASHED:
+            self.proxies.start(fault.node)
 
     def _of_machine(self, fault: TimedFault) -> AbstractContextManager[None]:
         if fault.kind is FaultKind.CONNTRACK_FULL:

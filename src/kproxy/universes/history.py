@@ -211,9 +211,17 @@ class ObjectHistory:
 
 
 def _without_proxy(fault: TimedFault) -> tuple[tuple[float, float], ...]:
-    """Times at which a fault ends a node's proxy, each with that of the next one's start."""
+    """Times at which a fault ends a node's proxy, each with that of the next one's start.
+
+    One that is killed in a write may have done some part of all that it was to do since its writes are slow.
+    """
     match fault.kind:
-        case FaultKind.PROXY_KILLED | FaultKind.PROXY_RESTARTED | FaultKind.PROXY_REPLACED:
+        case (
+            FaultKind.PROXY_KILLED
+            | FaultKind.PROXY_RESTARTED
+            | FaultKind.PROXY_CRASHED
+            | FaultKind.PROXY_REPLACED
+        ):
             return ((fault.at, fault.end),)
         case FaultKind.MODE_CHANGED:
             return ((fault.at, fault.at), (fault.end, fault.end))

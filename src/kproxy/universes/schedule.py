@@ -47,6 +47,9 @@ class FaultKind(enum.Enum):
     )
     PROXY_KILLED = "the proxy is killed, and started again at the end"
     PROXY_RESTARTED = "the proxy is killed and started again, and threads of it are held now and then"
+    PROXY_CRASHED = (
+        "each write of the proxy to the kernel takes a while; at the end it is killed and started again"
+    )
     THREADS_HELD = "threads of the proxy are held now and then, while its others run"
     PROXY_STOPPED = "the proxy is stopped (SIGSTOP), and continued at the end"
     MODE_CHANGED = "the proxy is killed, and runs in another mode until the end"
@@ -81,6 +84,7 @@ OF_NODE = frozenset(
     {
         FaultKind.PROXY_KILLED,
         FaultKind.PROXY_RESTARTED,
+        FaultKind.PROXY_CRASHED,
         FaultKind.MODE_CHANGED,
         FaultKind.PROXY_REPLACED,
         FaultKind.RULES_RELOADED,
@@ -99,6 +103,7 @@ RECOVERY: Mapping[FaultKind, float] = {
     **dict.fromkeys(FaultKind, 65.0),
     FaultKind.PROXY_KILLED: CONVERGENCE,
     FaultKind.PROXY_RESTARTED: CONVERGENCE,
+    FaultKind.PROXY_CRASHED: CONVERGENCE,
     FaultKind.MODE_CHANGED: CONVERGENCE,
     FaultKind.PROXY_REPLACED: CONVERGENCE,
     FaultKind.THREADS_HELD: CONVERGENCE,

@@ -18,6 +18,7 @@ OF_WRITES = {
     FaultKind.WRITES_SLOW,
     FaultKind.WRITES_REFUSED,
     FaultKind.MEMORY_SHORT,
+    FaultKind.PROXY_CRASHED,
     FaultKind.XTABLES_LOCKED,
 }
 drawn_schedule = cache(draw_schedule)
