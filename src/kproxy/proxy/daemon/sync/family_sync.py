@@ -127,7 +127,6 @@ class FamilySync:
     _addresses: frozenset[Address] = frozenset()
     """The node's addresses that Services can be served at, of the settings."""
     _applied_with: frozenset[Address] = frozenset()
-    _checked_thoroughly_at: float = 0.0
 
     def __post_init__(self) -> None:
         self.progress = SyncProgress(self.store.subscribe(TriggerTimes(self.family, time.time())))
@@ -160,8 +159,7 @@ class FamilySync:
             if self.store.listed(Service, EndpointSlice):
                 break
             feed.wait(seen, None)
-        self._checked_thoroughly_at = self.clock()
-        feed.activate(self._checked_thoroughly_at)
+        feed.activate(self.clock())
 
     def step(self) -> None:
         """Sleep until something is due or something changes; do what is due."""
@@ -297,11 +295,12 @@ class FamilySync:
         ``change.in-effect-soon``; ``rules.removed-by-another.restored``.
         """
         now = self.clock()
+        thorough = self._scheduler.is_thorough_check_due(now)
         self._scheduler = self._scheduler.record_check(now)
         self._clean()
         self._call_on_applied()
         try:
-            missing = self.dataplane.find_drift(thorough=self._thorough_check_due(now))
+            missing = self.dataplane.find_drift(thorough=thorough)
             reread = self.dataplane.refresh_options()
             settings = self.settings(self.store.cluster())
         except HostError as error:
@@ -329,10 +328,3 @@ class FamilySync:
             else "writing all again"
         )
         log.warning("%s: another program changed our rules, %s: %s", self.family.value, when, "; ".join(what))
-
-    def _thorough_check_due(self, now: float) -> bool:
-        """True if a thorough check is due: every syncPeriod."""
-        due = now - self._checked_thoroughly_at >= self.periods.sync_period
-        if due:
-            self._checked_thoroughly_at = now
-        return due

@@ -10,6 +10,7 @@ last happened; each ``record_*`` method returns the state after an event, and `S
 * No sync begins earlier than ``min_sync_period`` after the last one that wrote or failed.
 * A failed sync or repair is repeated after ``first_retry``, then after twice as long each time; the wait is at most ``sync_period``.
 * The kernel is checked when it reports something, every ``drift_check_period`` where a check is cheap, else every ``sync_period``.
+  Every ``sync_period`` a check is thorough, however many others come between.
 * Drift is repaired at once.  If the repair does not last, the next one waits, twice as long each time: two proxies that undo
   each other's rules would otherwise do nothing else.
 
@@ -85,6 +86,8 @@ class SyncScheduler:
     """Failed syncs in a row."""
     checked_at: float | None = None
     """Time of the last check of the kernel; a first sync counts."""
+    checked_thoroughly_at: float = float("-inf")
+    """Time of the last thorough check; a first sync counts."""
     notified: bool = False
     """The kernel has reported something since that check."""
     sync_requested_at: float | None = None
@@ -100,7 +103,7 @@ class SyncScheduler:
         """Next action, given the pending changes."""
         if self.checked_at is None:
             return Due(float("-inf"), Action.SYNC)
-        check = Due(self.checked_at + self._check_period(), Action.CHECK)
+        check = Due(min(self.checked_at + self._check_period(), self._next_thorough_check), Action.CHECK)
         sync = min(
             (at for at in (self._change(pending), self.sync_requested_at, self._retry()) if at is not None),
             default=None,
@@ -138,9 +141,14 @@ class SyncScheduler:
         """The kernel reported something that a check looks at."""
         return replace(self, notified=True)
 
+    def is_thorough_check_due(self, now: float) -> bool:
+        """True if a check at this time must be a thorough one."""
+        return now >= self._next_thorough_check
+
     def record_check(self, now: float) -> SyncScheduler:
-        """The kernel was checked."""
-        return replace(self, checked_at=now, notified=False)
+        """The kernel was checked, and thoroughly if that was due."""
+        thorough_at = now if self.is_thorough_check_due(now) else self.checked_thoroughly_at
+        return replace(self, checked_at=now, checked_thoroughly_at=thorough_at, notified=False)
 
     def record_write(self, now: float, *, full: bool = False) -> SyncScheduler:
         """A sync succeeded and wrote to the kernel; ``full``: everything, so drift is repaired."""
@@ -151,15 +159,20 @@ class SyncScheduler:
 
     def record_noop(self, now: float) -> SyncScheduler:
         """A sync succeeded and had nothing to write: it delays no other."""
-        checked = now if self.checked_at is None else self.checked_at
-        return replace(self, failures=0, sync_requested_at=None, checked_at=checked)
+        return replace(self._attempted(now), failures=0)
 
     def record_failure(self, now: float) -> SyncScheduler:
         """A sync failed."""
-        checked = now if self.checked_at is None else self.checked_at
-        return replace(
-            self, ended_at=now, failures=self.failures + 1, sync_requested_at=None, checked_at=checked
-        )
+        return replace(self._attempted(now), ended_at=now, failures=self.failures + 1)
+
+    def _attempted(self, now: float) -> SyncScheduler:
+        """What was requested has been tried; before the first sync there is nothing to check."""
+        tried = replace(self, sync_requested_at=None)
+        return replace(tried, checked_at=now, checked_thoroughly_at=now) if self.checked_at is None else tried
+
+    @property
+    def _next_thorough_check(self) -> float:
+        return self.checked_thoroughly_at + self.periods.sync_period
 
     def _check_period(self) -> float:
         period = self.periods.drift_check_period or self.periods.sync_period

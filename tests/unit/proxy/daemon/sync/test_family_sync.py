@@ -309,7 +309,7 @@ def test_what_the_kernel_reports_is_looked_at_without_waiting_for_the_period(dae
         os.close(reading)
         os.close(writing)
     daemon.sync.notifiers = tuple
-    daemon.until(PACE.sync_period - 1)
+    daemon.until(PACE.sync_period - 26)  # of which 20 s, and 5, had passed
     assert len(daemon.kernel.looks) == 1, "without a report there is no look before the period is over"
 
 

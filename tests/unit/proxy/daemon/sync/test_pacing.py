@@ -26,11 +26,26 @@ def test_nothing_to_do_means_a_look_at_the_kernel_after_the_sync_period() -> Non
 
 
 def test_what_the_kernel_reports_is_looked_at_soon_but_not_all_the_time() -> None:
-    checked = NEW.record_write(100.0).record_check(110.0)
-    assert checked.due(None) == Due(140.0, Action.CHECK)
+    checked = NEW.record_write(100.0).record_check(130.0)
+    assert checked.due(None) == Due(160.0, Action.CHECK)
     notified = checked.record_notification()
-    assert notified.due(None) == Due(110.5, Action.CHECK)
-    assert notified.record_check(110.5).due(None) == Due(140.5, Action.CHECK)
+    assert notified.due(None) == Due(130.5, Action.CHECK)
+    assert notified.record_check(130.5).due(None) == Due(160.0, Action.CHECK)
+
+
+def test_a_look_that_the_kernel_caused_puts_off_no_thorough_one() -> None:
+    """Or rules that another program removed would come back after two periods where addresses come and go."""
+    pacer, thorough = NEW.record_write(100.0), []
+    for now in (101.0, 115.0, 129.9):
+        assert not pacer.is_thorough_check_due(now)
+        pacer = pacer.record_notification().record_check(now)
+    for _ in range(3):
+        due = pacer.due(None)
+        assert due.action is Action.CHECK
+        if pacer.is_thorough_check_due(due.at):
+            thorough.append(due.at)
+        pacer = pacer.record_check(due.at)
+    assert thorough == [130.0, 160.0, 190.0]
 
 
 def test_the_first_change_after_quiet_time_is_applied_at_once() -> None:
@@ -170,7 +185,8 @@ def test_a_repair_that_fails_backs_off_as_a_sync_does() -> None:
     assert pacer.due(None) == Due(10.0, Action.REPAIR)
     for _ in range(7):
         pacer = pacer.record_failure(now).record_check(now)
-        due = pacer.due(None)
+        while (due := pacer.due(None)).action is Action.CHECK:
+            pacer = pacer.record_check(due.at)
         assert due.action is Action.REPAIR
         delays.append(due.at - now)
         now = due.at
