@@ -236,7 +236,8 @@ class Campaign:
         A schedule that is replayed was kept for what it shows, so nothing is excused there.
         """
         if not self.options.replay:
-            self.excuse = excuses(judged, mode)
+            known = [excuses(subject, mode) for subject in (judged, self.other) if subject]
+            self.excuse = lambda violation: next(filter(None, (excuse(violation) for excuse in known)), "")
         subject = f"{judged.name} ({mode})"
         self.mode_began, self.done_before = time.monotonic(), self.tally.universes
         arguments = [_constant_name(self.options.proxy), judged.binary, mode, self.options.iptables]
