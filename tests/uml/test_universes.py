@@ -25,9 +25,11 @@ from kproxy.conformance.subjects.subject import load_subject
 from kproxy.model.network import Family, Protocol
 from kproxy.universes.draw import draw_schedule
 from kproxy.universes.judge import judge_universe
-from kproxy.universes.launch import OTHER, find_kernel, run_universes
+from kproxy.universes.launch import find_kernel, run_universes
+from kproxy.universes.recording import SECOND
 from kproxy.universes.schedule import FaultKind, Schedule, TimedChange, TimedFault, TimedFlow, TimedProbe
 from kproxy.universes.schedule_files import load_schedule
+from kproxy.universes.stop import Stop
 
 KPROXY = [
     ("kproxy", "", mode, variant)
@@ -73,6 +75,20 @@ def test_a_seed_repeats_itself_and_another_does_not(subject: tuple[str, str, str
     assert [error for _, _, error in digests] == ["", "", ""]
     assert len({digest for seed, digest, _ in digests if seed == 7}) == 1
     assert len({digest for _, digest, _ in digests}) == 2
+
+
+@pytest.mark.parametrize("subject", [KPROXY[2], *OTHERS], ids=str)
+def test_a_universe_that_is_stopped_is_the_same_until_then(subject: tuple[str, str, str, str]) -> None:
+    schedule, until = draw_schedule(7), 30.0
+    before: list[list[object]] = []
+    for stop in (None, Stop(until), Stop(until, ("a ip route", "client ip -s link"))):
+        (run,) = run_universes(find_kernel(), [schedule], subject, 1, stop)
+        assert run.recording, run.error
+        lines = [line for line in run.recording.probes() if line.until < until * SECOND]
+        assert any(run.recording.states()) is bool(stop)
+        before.append(list(lines))
+    assert len(before[0]) > 20
+    assert before[1] == before[0] == before[2]
 
 
 @pytest.mark.parametrize("path", FINDINGS, ids=lambda path: path.stem)
@@ -207,7 +223,7 @@ def test_a_proxy_is_replaced_by_its_other_version_and_back(tmp_path: Path) -> No
     )
     unlawful = {}
     for other in ("kproxy", str(tmp_path / "idle.toml")):
-        subject = ("kproxy", "", "nftables", "auto", OTHER, other, "")
+        subject = ("kproxy", "", "nftables", "auto", other, "")
         (run,) = run_universes(find_kernel(), [schedule], subject, 1)
         assert run.recording, run.error
         verdict = judge_universe(schedule, run.recording)

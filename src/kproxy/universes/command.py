@@ -243,9 +243,9 @@ class Campaign:
         arguments = [_constant_name(self.options.proxy), judged.binary, mode, self.options.iptables]
         if self.other:
             name = _constant_name(self.options.other_proxy or self.options.proxy)
-            arguments += [launch.OTHER, name, self.other.binary]
+            arguments += [name, self.other.binary]
         stop = self.options.stop
-        played = self._play(schedules, (*arguments, *(stop.arguments if stop else ())))
+        played = self._play(schedules, arguments, stop)
         verdicts = ((run.schedule, self._take(run, judged.name, mode, number)) for run in played)
         unlawful = []
         for schedule, verdict in verdicts:
@@ -261,7 +261,7 @@ class Campaign:
         """Run commands of standard input at a moment of a universe."""
 
         def visit(command: str) -> Recording | None:
-            (run,) = self._play([schedule], (*arguments, *Stop(until, (command,)).arguments))
+            (run,) = self._play([schedule], arguments, Stop(until, (command,)))
             return run.recording
 
         def lines() -> Iterator[str]:
@@ -274,9 +274,11 @@ class Campaign:
             output.write(text)
             output.flush()
 
-    def _play(self, schedules: Iterable[Schedule], arguments: Sequence[str]) -> Iterator[UniverseRun]:
+    def _play(
+        self, schedules: Iterable[Schedule], arguments: Sequence[str], stop: Stop | None = None
+    ) -> Iterator[UniverseRun]:
         parallel = self.options.parallel or os.cpu_count() or 1
-        return launch.run_universes(self.kernel, schedules, arguments, parallel)
+        return launch.run_universes(self.kernel, schedules, arguments, parallel, stop)
 
     def _take(self, run: UniverseRun, name: str, mode: str, number: int) -> Verdict:
         """Judge a universe, one of ``number``; count, print and write it."""
@@ -371,7 +373,7 @@ class Campaign:
         self._write_timeline(small, run.recording, verdict, name)
         self._write_case(small, run.recording, verdict, name, arguments)
         until = round(verdict.violations[0].at + JUST_AFTER, 6)
-        (stopped,) = self._play([small], (*arguments, *Stop(until).arguments))
+        (stopped,) = self._play([small], arguments, Stop(until))
         if stopped.recording:
             self._write_state(stopped.recording, name, until)
 

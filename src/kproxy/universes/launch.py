@@ -20,6 +20,7 @@ from kproxy.lab.kernels import boot, uml, universe
 from kproxy.universes.recording import Recording, parse_recording
 from kproxy.universes.schedule import Schedule
 from kproxy.universes.schedule_files import schedule_source
+from kproxy.universes.stop import Stop, stop_files
 
 MEMORY = 1024
 """Memory of a universe in MiB; it takes from the host what it uses."""
@@ -29,8 +30,6 @@ GO = {"GOMAXPROCS": "8", "GOGC": "off", "GOMEMLIMIT": "400MiB"}
 a thread that is held by computing, for which no time passes."""
 MOST_SECONDS = 300.0
 """Seconds of the machine's own clock that a universe may take: one in which some program computes for ever never ends."""
-OTHER = "--other"
-"""Argument of `kproxy.universes.__main__` before the other version's subject and its program."""
 _SCHEDULE = "schedule.py"
 _IN_GUESTS = ("kproxy.universes", "kproxy.lab", "kproxy.proxy", "kproxy.cli")
 """Packages that guests import modules of."""
@@ -61,12 +60,16 @@ def find_kernel(explicit: str = "") -> uml.UmlKernel:
 
 
 def run_universes(
-    kernel: uml.UmlKernel, schedules: Iterable[Schedule], arguments: Sequence[str], parallel: int
+    kernel: uml.UmlKernel,
+    schedules: Iterable[Schedule],
+    arguments: Sequence[str],
+    parallel: int,
+    stop: Stop | None = None,
 ) -> Iterator[UniverseRun]:
     """Play schedules, ``parallel`` at once; yields each universe, with its number, as it ends.
 
     Raises `LabError`, and KeyboardInterrupt at the first SIGINT or SIGTERM, which kills the universes that are being played.
-    ``arguments``: of `kproxy.universes.__main__`, after the schedule.
+    ``arguments``: of `kproxy.universes.__main__`, after the schedule. ``stop``: where each ends, and is read.
     """
     begun: dict[int, tuple[Schedule, bytearray, bytearray]] = {}
 
@@ -74,7 +77,7 @@ def run_universes(
         for number, schedule in enumerate(schedules):
             begun[number] = schedule, bytearray(), bytearray()
             _, out, error = begun[number]
-            yield universe_job(kernel, schedule, arguments), boot.Sinks(out.extend, error.extend)
+            yield universe_job(kernel, schedule, arguments, stop), boot.Sinks(out.extend, error.extend)
 
     memory = uml.memory_folder(MEMORY * parallel)
     for number, end in boot.run_each(jobs(), parallel, memory, MOST_SECONDS, patience=0):
@@ -113,7 +116,9 @@ def _reason_not_whole(schedule: Schedule, recording: Recording) -> str:
     return "" if seen == planned else f"{planned - seen} of {planned} probes and health checks have no result"
 
 
-def universe_job(kernel: uml.UmlKernel, schedule: Schedule, arguments: Sequence[str]) -> uml.UmlJob:
+def universe_job(
+    kernel: uml.UmlKernel, schedule: Schedule, arguments: Sequence[str], stop: Stop | None = None
+) -> uml.UmlJob:
     """Guest of a universe. Nothing in it may vary but the schedule: not the environment, and no name of a file."""
     return uml.UmlJob(
         kernel=kernel,
@@ -123,7 +128,10 @@ def universe_job(kernel: uml.UmlKernel, schedule: Schedule, arguments: Sequence[
         memory=MEMORY,
         time=uml.Time.VIRTUAL,
         universe=schedule.seed,
-        files={_SCHEDULE: schedule_source(schedule, "The schedule of this universe.")},
+        files={
+            _SCHEDULE: schedule_source(schedule, "The schedule of this universe."),
+            **stop_files(stop),
+        },
     )
 
 

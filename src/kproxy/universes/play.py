@@ -75,7 +75,7 @@ from kproxy.universes.schedule import (
     TimedFlow,
     TimedProbe,
 )
-from kproxy.universes.stop import Stop
+from kproxy.universes.stop import read_stop, read_until
 
 PATIENCE = 0.9
 """Seconds to wait for an answer: less than until TCP sends its first packet again."""
@@ -298,15 +298,16 @@ async def play_schedule(
     subjects: Sequence[Subject],
     mode: str,
     variant: Xtables,
-    stop: Stop | None = None,
+    folder: Path,
 ) -> int:
     """Play a schedule and print its recording; returns the exit status: 0 also where the subject has failed.
 
-    ``subjects``: the one that is judged, and its other version, if there is one. ``stop``: where to end before its end, and to read the state.
+    ``subjects``: the one that is judged, and its other version, if there is one. ``folder``: has the files that say where to end before its end, and to read the state (`kproxy.universes.stop`).
     """
     instance = Instance(schedule.case, schedule.family, 0, 0)
     began = time.monotonic_ns()
     lines: list[bytes] = []
+    until = read_until(folder)
 
     def write(line: Line) -> None:
         lines.append(encode_line(line))
@@ -315,9 +316,9 @@ async def play_schedule(
         async with open_universe(schedule, instance, subjects, mode, variant, write) as universe:
             try:
                 began = time.monotonic_ns()
-                await universe.play(stop.until if stop else inf)
-                if stop:
-                    await universe.read_state(stop.commands(universe.proxies.tools))
+                await universe.play(until)
+                if until < inf:
+                    await universe.read_state(read_stop(folder).commands(universe.proxies.tools))
                 else:
                     universe.check_usage()
                     await universe.clean_up()

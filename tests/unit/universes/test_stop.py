@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 
 from kproxy.lab.topology import NODES
 from kproxy.universes.recording import LogEnded, Recording, StateRead
 from kproxy.universes.results import state_files
-from kproxy.universes.stop import Stop, parse_stop
+from kproxy.universes.stop import UNTIL, Stop, read_stop, read_until, stop_files
 
 STOP = Stop(13.25, ("client ip route", "a sh -c 'ss -tn | wc -l'"))
 
 
-def test_a_stop_survives_the_way_into_the_guest() -> None:
-    assert parse_stop(list(STOP.arguments)) == STOP
-    assert parse_stop([]) is None
+def test_a_stop_survives_the_way_into_the_guest(tmp_path: Path) -> None:
+    for stop in (STOP, None):
+        for name, text in stop_files(stop).items():
+            (tmp_path / name).write_text(text)
+        assert read_until(tmp_path) == (stop.until if stop else inf)
+        assert read_stop(tmp_path) == (stop or Stop(inf))
+
+
+def test_the_file_with_the_time_has_one_size() -> None:
+    """Or the universe before the stop would be another one for some programs."""
+    assert len({len(stop_files(stop)[UNTIL]) for stop in (None, STOP, Stop(1.0), Stop(12345.123456))}) == 1
 
 
 def test_each_node_is_read_and_then_what_was_requested() -> None:
