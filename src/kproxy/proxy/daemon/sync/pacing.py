@@ -166,7 +166,7 @@ class SyncScheduler:
         return replace(self._attempted(now), ended_at=now, failures=self.failures + 1)
 
     def _attempted(self, now: float) -> SyncScheduler:
-        """What was requested has been tried; before the first sync there is nothing to check."""
+        """State after a sync that succeeded or failed; before the first there is nothing to check."""
         tried = replace(self, sync_requested_at=None)
         return replace(tried, checked_at=now, checked_thoroughly_at=now) if self.checked_at is None else tried
 
