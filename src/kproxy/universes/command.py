@@ -351,11 +351,13 @@ class Campaign:
 
         small = shrink_schedule(schedule, verdict, first_failing, lambda: time.monotonic() > deadline)
         self.options.directory.mkdir(parents=True, exist_ok=True)
-        proxy, _, mode, *_ = arguments
+        proxy, _, mode, _, *other = arguments
         path = self.options.directory / f"{Path(proxy).stem}-{mode}-{schedule.seed}.py"
-        about = (
-            f"Unlawful for {subject}: `kproxy simulate --proxy {proxy} --mode {mode} --replay {path.name}`."
+        given = zip(
+            ("--proxy", "--mode", "--other-proxy", "--other-binary"), (proxy, mode, *other), strict=False
         )
+        options = " ".join(f"{name} {text}" for name, text in given if text)
+        about = f"Unlawful for {subject}: `kproxy simulate {options} --replay {path.name}`."
         path.write_text(schedule_source(small, about))
         counts = f"{len(small.changes)} changes, {len(small.faults)} faults, {len(small.probes)} probes, {len(small.flows)} flows"
         self._print(f"kept: {path}: {counts}")

@@ -125,6 +125,8 @@ def status_of(arguments: str) -> int:
         (f"compare -f c.yaml {PAIR} --binary /no/such", "/no/such is not a program"),
         ("lab up -f c.yaml --proxy kube-proxy --binary /no/such", "/no/such is not a program"),
         ("lab doctor --uml-kernel /no/such", "/no/such (--uml-kernel) is not a User-Mode Linux kernel: No such file"),
+        ("simulate --other-proxy nope", "--proxy nope: No such file"),
+        ("simulate --other-binary /bin/true", "--other-binary: the commands of kproxy have no {binary}"),
         ("simulate --uml-kernel /no/such", "/no/such (--uml-kernel) is not a User-Mode Linux kernel: No such file"),
         # numbers and times
         ("conformance run --maxfail 0", "--maxfail: 0: give a whole number, 1 or more"),
