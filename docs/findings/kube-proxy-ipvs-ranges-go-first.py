@@ -1,4 +1,4 @@
-"""A load balancer with source ranges is deleted; a client outside them sends before, meanwhile and afterwards.  A write takes 50 ms."""
+"""A load balancer with source ranges is deleted, its EndpointSlice 2 s later; a client outside the ranges sends all the time.  A write takes 50 ms."""
 
 from kproxy.conformance.case import *  # noqa: F403
 from kproxy.model.network import Family
@@ -31,6 +31,7 @@ SCHEDULE = Schedule(
                     source_ranges=("client",),
                 )
             ),
+            lag=2.0,
         ),
     ),
     faults=(TimedFault(at=19.0, seconds=40.0, kind=FaultKind.WRITES_SLOW, node="a", pause=0.05),),
