@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -30,6 +31,7 @@ _RULES = {
     "sets": ("ipset", "list", "-name"),
     "virtual servers": ("ipvsadm", "--save", "--numeric"),
 }
+_MOST_SECONDS = 60
 _SYSCTLS = "/proc/sys"
 _SYSCTL_TREES = ("fs", "kernel", "net", "vm")
 _RESTLESS = re.compile(
@@ -40,7 +42,7 @@ _MOST_SHOWN = 5
 
 
 def read_machine_state() -> MachineState:
-    """State of this process's own network namespace, and sysctls of a new one."""
+    """State of this process's own network namespace, and sysctls of a new one. Raises `LabError` where a tool does not end."""
     own = {f"{OWN}{name}": text for name, text in _sysctls()}
     rules = {name: _output(command) for name, command in _RULES.items() if shutil.which(command[0])}
     return {**rules, **own, **_inherited(own)}
@@ -98,7 +100,14 @@ def _difference(before: str, after: str) -> str:
 
 
 def _output(command: tuple[str, ...]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", check=False, timeout=_MOST_SECONDS
+        )
+    except subprocess.TimeoutExpired as error:
+        raise namespaces.LabError(
+            f"{shlex.join(command)} has not ended within {_MOST_SECONDS} s, so what is on this machine is not known"
+        ) from error
     return _COUNTED.sub("", done.stdout)
 
 

@@ -9,12 +9,14 @@ import pytest
 
 from kproxy.conformance.testbeds import disk_watch
 from kproxy.conformance.testbeds.disk_watch import DiskWatch, read_tail
+from kproxy.lab.faults import machine_state
 from kproxy.lab.faults.machine_state import (
     INHERITED,
     inherited_by_labs,
     machine_state_changes,
     read_machine_state,
 )
+from kproxy.lab.namespaces import LabError
 
 
 def test_what_came_and_went_is_reported_by_its_place() -> None:
@@ -108,3 +110,10 @@ def test_the_end_of_a_file_is_read_without_the_rest(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"a" * 100 + b"end")
     assert read_tail(tmp_path / "log", 4) == "aend"
     assert read_tail(tmp_path / "log", 1000).endswith("aend")
+
+
+def test_a_tool_that_does_not_end_is_reported_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_state, "_RULES", {"sets": ("sleep", "60")})
+    monkeypatch.setattr(machine_state, "_MOST_SECONDS", 0.1)
+    with pytest.raises(LabError, match=r"^sleep 60 has not ended within 0.1 s"):
+        read_machine_state()
