@@ -51,12 +51,13 @@ OTHERS = [
     for mode in load_subject(name, os.environ[variable]).modes
 ]
 
-OF_LEGACY = {
-    "kube-proxy-lock-held-at-start",
-    "kube-proxy-one-family-alone",
-    "kube-proxy-reject-goes-first",
+OF_IPTABLES = {
+    "kube-proxy-jump-there-twice": "nft",
+    "kube-proxy-lock-held-at-start": "legacy",
+    "kube-proxy-one-family-alone": "legacy",
+    "kube-proxy-reject-goes-first": "legacy",
 }
-"""Findings in iptables mode with iptables-legacy, which has a lock, and two commits where it matters."""
+"""Findings in iptables mode, with the variant of the tools: legacy has a lock, and two commits where it matters."""
 
 FINDINGS = sorted((Path(__file__).parents[2] / "docs" / "findings").glob("*.py"))
 
@@ -94,8 +95,8 @@ def test_a_universe_that_is_stopped_is_the_same_until_then(subject: tuple[str, s
 @pytest.mark.parametrize("path", FINDINGS, ids=lambda path: path.stem)
 def test_a_findings_schedule_shows_it_and_kproxy_is_lawful_in_it(path: Path) -> None:
     schedule = load_schedule(path)
-    mode = "ipvs" if "ipvs" in path.stem else "iptables" if path.stem in OF_LEGACY else "nftables"
-    where = mode, "legacy" if path.stem in OF_LEGACY else "auto"
+    mode = "ipvs" if "ipvs" in path.stem else "iptables" if path.stem in OF_IPTABLES else "nftables"
+    where = mode, OF_IPTABLES.get(path.stem, "auto")
     others = [
         (name, program, *where) for name, program, other, _ in OTHERS if (name, other) == ("kube-proxy", mode)
     ]
