@@ -156,7 +156,7 @@ class WriteInterimChains:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceChains:
-    """Replacement of all chains and of the jumps to them."""
+    """Replacement of all chains; the jumps to them do not change."""
 
     ruleset: Ruleset
 

@@ -47,8 +47,8 @@ _FIREWALL_JUMP = f'"kube-proxy firewall rules" -j {names.PROXY_FIREWALL}'
 _SERVING = ((TableName.NAT, names.SERVICES), (TableName.FILTER, names.PROXY_FIREWALL))
 """Chains of both modes by which iptables mode serves, and guards what it serves."""
 
-Following = Mapping[tuple[TableName, str], Sequence[str]]
-"""Rules of another mode that stay behind ours, by chain."""
+ListedChains = Mapping[tuple[TableName, str], Sequence[str]]
+"""Rules of chains as ``iptables -S`` lists them, by table and chain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,28 +59,24 @@ class IptablesChains:
 
     def write_interim(self, ruleset: Ruleset) -> None:
         """Write all chains, then the missing jumps: what another mode serves by chains of both, it goes on to serve."""
-        self._write(ruleset, {place: self._others_rules(*place) for place in _SERVING})
+        following = {place: self._others_rules(*place) for place in _SERVING}
+        self.tools.restore(chain_blocks(ruleset, following))
+        there = self._builtin_chains(ruleset.hooks)
+        places = {(hook.table, hook.chain) for hook in _missing(ruleset.hooks, there)}
+        if places:
+            hooks = [hook for hook in ruleset.hooks if (hook.table, hook.chain) in places]
+            self.tools.restore(_hook_blocks(hooks, there))
 
     def replace(self, ruleset: Ruleset) -> None:
-        """Write all chains, then the missing jumps: another mode's rules in chains of both go."""
-        self._write(ruleset, {})
-
-    def _write(self, ruleset: Ruleset, following: Following) -> None:
-        self.tools.restore(chain_blocks(ruleset, following))
-        missing = {(hook.table, hook.chain) for hook in self.missing_hooks(ruleset.hooks)}
-        if missing:
-            hooks = [hook for hook in ruleset.hooks if (hook.table, hook.chain) in missing]
-            self.tools.restore(self._hookchain_blocks(hooks))
+        """Write all chains, without another mode's rules in chains of both; `write_interim` has written the jumps."""
+        self.tools.restore(chain_blocks(ruleset))
 
     def missing_hooks(self, hooks: Sequence[HookRule]) -> list[HookRule]:
         """Jumps that do not exist; runs the tool once for each builtin chain."""
-        places = dict.fromkeys((hook.table, hook.chain) for hook in hooks)
-        there = {place: self._rules(*place) for place in places}
-        return [
-            hook
-            for hook in hooks
-            if f"-A {hook.chain} {rule_text(hook.rule)}" not in there[hook.table, hook.chain]
-        ]
+        return _missing(hooks, self._builtin_chains(hooks))
+
+    def _builtin_chains(self, hooks: Sequence[HookRule]) -> ListedChains:
+        return {place: self._rules(*place) for place in dict.fromkeys((h.table, h.chain) for h in hooks)}
 
     def remove(self) -> None:
         """Remove the chains that only this mode has, and every rule that refers to them or to its sets."""
@@ -109,22 +105,8 @@ class IptablesChains:
                 return []
             raise
 
-    def _hookchain_blocks(self, hooks: list[HookRule]) -> list[Block]:
-        """Blocks that put all jumps of a builtin chain at its top, since their order matters; those of an earlier version go."""
-        lines: dict[TableName, list[str]] = {hook.table: [] for hook in hooks}
-        places: dict[tuple[TableName, str], int] = {(hook.table, hook.chain): 0 for hook in hooks}
-        wanted = {f"-A {hook.chain} {rule_text(hook.rule)}" for hook in hooks}
-        for table, chain in places:
-            there = self._rules(table, chain)
-            ours = [rule for rule in there if rule in wanted or _target(rule) in OWN_CHAINS[table]]
-            lines[table] += [f"-D {rule.removeprefix('-A ')}" for rule in ours]
-        for hook in hooks:
-            place = places[hook.table, hook.chain] = places[hook.table, hook.chain] + 1
-            lines[hook.table].append(f"-I {hook.chain} {place} {rule_text(hook.rule)}")
-        return [Block(table, found) for table, found in lines.items()]
 
-
-def chain_blocks(ruleset: Ruleset, following: Following | None = None) -> list[Block]:
+def chain_blocks(ruleset: Ruleset, following: ListedChains | None = None) -> list[Block]:
     """All chains as ``iptables-restore`` is given them, without the jumps; ``following`` rules behind ours."""
     behind = following or {}
     return [
@@ -138,6 +120,28 @@ def chain_blocks(ruleset: Ruleset, following: Following | None = None) -> list[B
         )
         for table, found in ruleset.chains.items()
     ]
+
+
+def _missing(hooks: Sequence[HookRule], there: ListedChains) -> list[HookRule]:
+    return [hook for hook in hooks if _listed(hook) not in there[hook.table, hook.chain]]
+
+
+def _listed(hook: HookRule) -> str:
+    return f"-A {hook.chain} {rule_text(hook.rule)}"
+
+
+def _hook_blocks(hooks: list[HookRule], there: ListedChains) -> list[Block]:
+    """Blocks that put all jumps of a builtin chain at its top, since their order matters; those of an earlier version go."""
+    lines: dict[TableName, list[str]] = {hook.table: [] for hook in hooks}
+    places: dict[tuple[TableName, str], int] = {(hook.table, hook.chain): 0 for hook in hooks}
+    wanted = set(map(_listed, hooks))
+    for table, chain in places:
+        ours = [r for r in there[table, chain] if r in wanted or _target(r) in OWN_CHAINS[table]]
+        lines[table] += [f"-D {rule.removeprefix('-A ')}" for rule in ours]
+    for hook in hooks:
+        place = places[hook.table, hook.chain] = places[hook.table, hook.chain] + 1
+        lines[hook.table].append(f"-I {hook.chain} {place} {rule_text(hook.rule)}")
+    return [Block(table, found) for table, found in lines.items()]
 
 
 def _refers_to_ours(rule: str, table: TableName) -> bool:
