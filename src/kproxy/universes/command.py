@@ -347,6 +347,8 @@ class Campaign:
             for run in self._play(candidates, arguments):
                 if run.recording and judge_universe(run.schedule, run.recording, self.excuse).unlawful:
                     return run.number
+                if time.monotonic() > deadline:
+                    break
             return None
 
         small = shrink_schedule(schedule, verdict, first_failing, lambda: time.monotonic() > deadline)

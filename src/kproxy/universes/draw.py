@@ -45,6 +45,7 @@ from kproxy.universes.schedule import (
     TimedChange,
     TimedFault,
     TimedFlow,
+    present_services,
 )
 
 SERVICES = ("web", "api", "dns")
@@ -238,7 +239,7 @@ def _with_link_down(choose: Chooser, drawn: Schedule) -> Schedule:
     """A schedule, and a last fault in which a node's link is down, in half of the universes while endpoints are replaced."""
     at, node, seconds = drawn.end + CONVERGENCE, choose(NODES), choose(DOWN)
     fault = TimedFault(at=round(at, 6), seconds=seconds, kind=FaultKind.LINK_DOWN, node=node)
-    moves, changes = tuple(_moves(_present(drawn))), drawn.changes
+    moves, changes = tuple(_moves(present_services(drawn.changes))), drawn.changes
     with_change = choose((True, False))
     if moves and with_change:
         changes += (TimedChange(at=round(fault.at + seconds / 2, 6), step=choose(moves)),)
@@ -253,7 +254,7 @@ def _step_that_shows(choose: Chooser, steps: Iterator[ChangeStep], schedule: Sch
     So it takes endpoints away, or a Service, or brings one: an endpoint that is added may be chosen, or not.  More often
     than not one that leaves all numbers as they are, where it can be: who counts rules does not miss it.
     """
-    present = _present(schedule)
+    present = present_services(schedule.changes)
     moves = tuple(_moves(present))
     is_move = choose((True, True, True, False))
     if moves and is_move:
@@ -274,20 +275,6 @@ def _moves(present: Mapping[str, CaseService]) -> Iterator[ChangeStep]:
             is_one_for_each = len({one.on for one in moved.endpoints}) == len(moved.endpoints)
             if is_one_for_each and _places(service) - _places(moved):
                 yield Apply(moved)
-
-
-def _present(schedule: Schedule) -> dict[str, CaseService]:
-    """The Services that are there in the end, by name."""
-    present: dict[str, CaseService] = {}
-    for change in schedule.changes:
-        match change.step:
-            case Apply(services=services):
-                present |= {service.name: service for service in services}
-            case Delete(service=service):
-                del present[service.name]
-            case _:
-                pass
-    return present
 
 
 def _shows(step: ChangeStep, present: Mapping[str, CaseService]) -> bool:

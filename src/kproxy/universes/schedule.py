@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,6 +13,7 @@ from kproxy.conformance.case import (
     AddServiceCidr,
     Apply,
     Case,
+    CaseService,
     CheckHealth,
     CheckProxy,
     Delete,
@@ -145,6 +146,20 @@ class TimedChange:
     def time_of(self, kind: str) -> float:
         """Time at which it writes objects of a kind."""
         return self.done if kind == Resource.ENDPOINT_SLICES.value else self.at
+
+
+def present_services(changes: Iterable[TimedChange]) -> dict[str, CaseService]:
+    """The Services that are there after changes, by name."""
+    present: dict[str, CaseService] = {}
+    for change in changes:
+        match change.step:
+            case Apply(services=services):
+                present |= {service.name: service for service in services}
+            case Delete(service=service):
+                del present[service.name]
+            case _:
+                pass
+    return present
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

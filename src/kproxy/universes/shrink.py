@@ -1,26 +1,35 @@
 """Shrinking: the shortest schedule found that still fails. Pure but for the function that plays schedules.
 
-Greedy, as for worlds (`kproxy.conformance.generate.shrink`): each round plays schedules that are simpler by some things of
-one kind, the simplest first (half of them, a quarter, ... one), and goes on with the first that fails. First everything
-after the failure and all other probes go, then faults, changes, Services and endpoints. Any failure counts, since a
-smaller schedule is another universe.
+Theory of operation. The first attempts leave out what has ended before the failure: the last few changes and faults stay,
+and of the history before them what is there then, applied in the beginning. So a failure after minutes becomes one after
+seconds, and each further attempt is as short. Then, greedily, as for worlds (`kproxy.conformance.generate.shrink`): of
+one kind after the other (probes, flows, checks, faults, changes, Services and endpoints) schedules are played that have
+some less, large cuts first, and the first that fails is gone on with, until nothing of any kind can go. Any failure
+counts, since a smaller schedule is another universe.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from kproxy.conformance.case import Apply, CaseService
+from kproxy.conformance.case import AddNodeAddress, AddServiceCidr, Apply, CaseService, SetTaints, SetZone
 from kproxy.conformance.generate.shrink import smaller_applies, without
 from kproxy.universes.judge import Verdict
-from kproxy.universes.schedule import Schedule
+from kproxy.universes.schedule import CONVERGENCE, ChangeStep, Schedule, TimedChange, present_services
 from kproxy.universes.schedule_files import InvalidSchedule, check_schedule
+
+FEWEST_SINGLES = 16
+"""Number of things of a kind up to which single ones are left out; of more, eighths at least."""
+LAST_EVENTS = (1, 2, 4, 8)
+"""Numbers of last changes and faults before a failure that are tried alone."""
+
+_SETTLED = CONVERGENCE + 1.0
 
 T = TypeVar("T")
 FirstFailing = Callable[[Sequence[Schedule]], int | None]
-"""Function that plays schedules and returns the number of the first that fails."""
+"""Function that plays schedules and returns the number of one that fails; None also where time is up."""
 
 
 def shrink_schedule(
@@ -29,49 +38,118 @@ def shrink_schedule(
     first_failing: FirstFailing,
     expired: Callable[[], bool] = lambda: False,
 ) -> Schedule:
-    """Shortest failing schedule found; ``expired`` is called before each round and ends the search."""
-    for start in _starts(schedule, verdict):
-        if expired() or first_failing([start]) is not None:
-            schedule = start
-            break
-    while not expired() and (tried := list(simpler_schedules(schedule))):
-        failing = first_failing(tried)
-        if failing is None:
-            break
-        schedule = tried[failing]
-    return schedule
+    """Shortest failing schedule found; ``expired`` ends the search."""
+    shorter = _first_failing_of(_starts(schedule, verdict), first_failing) or schedule
+    done = None
+    while shorter is not done and not expired():
+        done = shorter
+        for cuts in _CUTS:
+            while not expired() and (found := _first_failing_of(cuts(shorter), first_failing)):
+                shorter = found
+    return shorter
+
+
+def _first_failing_of(candidates: Iterable[Schedule], first_failing: FirstFailing) -> Schedule | None:
+    tried = [one for one in candidates if _can_be_played(one)]
+    number = first_failing(tried) if tried else None
+    return None if number is None else tried[number]
+
+
+def _can_be_played(schedule: Schedule) -> bool:
+    try:
+        check_schedule(schedule)
+    except InvalidSchedule:
+        return False
+    return True
 
 
 def _starts(schedule: Schedule, verdict: Verdict) -> Iterator[Schedule]:
-    """Schedules up to the first violation: with its probe alone, and with all before it."""
-    if not verdict.violations:
-        return
-    first = verdict.violations[0]
+    """Schedules up to the first violation, the shortest first: with its packet alone, and with all others."""
+    first = verdict.violations[0] if verdict.violations else None
+    at = first.at if first else schedule.end
     until = replace(
         schedule,
-        changes=tuple(change for change in schedule.changes if change.at <= first.at),
-        faults=tuple(fault for fault in schedule.faults if fault.at <= first.at),
+        changes=tuple(change for change in schedule.changes if change.at <= at),
+        faults=tuple(fault for fault in schedule.faults if fault.at <= at),
+        probes=tuple(probe for probe in schedule.probes if probe.at <= at),
     )
-    probes = tuple(probe for probe in schedule.probes if probe is first.sent)
-    flows = tuple(flow for flow in schedule.flows if flow is first.sent)
-    checks = tuple(check for check in schedule.checks if check is first.sent)
-    yield replace(until, probes=probes, flows=flows, checks=checks)
-    yield replace(until, probes=tuple(one for one in schedule.probes if one.at <= first.at))
+    sent = first.sent if first else None
+    alone = replace(
+        until,
+        probes=tuple(probe for probe in until.probes if probe is sent),
+        flows=tuple(flow for flow in until.flows if flow is sent),
+        checks=tuple(check for check in until.checks if check is sent),
+    )
+    for packets in (alone, until):
+        yield from _shorter_histories(packets)
+        yield packets
 
 
-def simpler_schedules(schedule: Schedule) -> Iterator[Schedule]:
-    """Schedules with some things less; those that cannot be played are left out."""
-    for draft in _cuts(schedule):
-        try:
-            check_schedule(draft)
-        except InvalidSchedule:
-            continue
-        yield draft
+def _shorter_histories(schedule: Schedule) -> Iterator[Schedule]:
+    """Schedules that begin with one of the last changes or faults, and what was there then."""
+    events = sorted({one.at for kind in (schedule.changes, schedule.faults) for one in kind})
+    for number in LAST_EVENTS:
+        if number < len(events) and events[-number] > _SETTLED:
+            yield _begin_with(schedule, events[-number])
 
 
-def _cuts(schedule: Schedule) -> Iterator[Schedule]:
-    yield from (replace(schedule, faults=fewer) for fewer in _fewer(schedule.faults))
-    yield from (replace(schedule, changes=fewer) for fewer in _fewer(schedule.changes) if fewer)
+def _begin_with(schedule: Schedule, since: float) -> Schedule:
+    """The schedule from a time on: it comes soon, and what was there then is applied in the beginning."""
+
+    def moved(at: float) -> float:
+        return round(max(at - since + _SETTLED, _SETTLED), 6)
+
+    before = [change for change in schedule.changes if change.at < since]
+    return replace(
+        schedule,
+        changes=(
+            *(TimedChange(at=0.0, step=step) for step in _summary(before)),
+            *(replace(one, at=moved(one.at)) for one in schedule.changes if one.at >= since),
+        ),
+        faults=tuple(replace(one, at=moved(one.at)) for one in schedule.faults if one.at >= since),
+        probes=tuple(replace(one, at=moved(one.at)) for one in schedule.probes if one.at >= since),
+        flows=tuple(replace(one, at=moved(one.at)) for one in schedule.flows),
+        checks=tuple(replace(one, at=moved(one.at)) for one in schedule.checks if one.at >= since),
+    )
+
+
+def _summary(changes: Sequence[TimedChange]) -> Iterator[ChangeStep]:
+    """Steps with the same effect as all of these changes."""
+    of_nodes: dict[tuple[type, str], ChangeStep] = {}
+    for change in changes:
+        match change.step:
+            case SetZone(node=node) | SetTaints(node=node):
+                of_nodes[type(change.step), node] = change.step
+            case AddNodeAddress() | AddServiceCidr():
+                yield change.step
+            case _:
+                pass
+    yield from of_nodes.values()
+    if services := present_services(changes):
+        yield Apply(*services.values())
+
+
+def _fewer_probes(schedule: Schedule) -> Iterator[Schedule]:
+    return (replace(schedule, probes=fewer) for fewer in _without_parts(schedule.probes))
+
+
+def _fewer_flows(schedule: Schedule) -> Iterator[Schedule]:
+    return (replace(schedule, flows=fewer) for fewer in _without_parts(schedule.flows))
+
+
+def _fewer_checks(schedule: Schedule) -> Iterator[Schedule]:
+    return (replace(schedule, checks=fewer) for fewer in _without_parts(schedule.checks))
+
+
+def _fewer_faults(schedule: Schedule) -> Iterator[Schedule]:
+    return (replace(schedule, faults=fewer) for fewer in _without_parts(schedule.faults))
+
+
+def _fewer_changes(schedule: Schedule) -> Iterator[Schedule]:
+    return (replace(schedule, changes=fewer) for fewer in _without_parts(schedule.changes) if fewer)
+
+
+def _plainer_changes(schedule: Schedule) -> Iterator[Schedule]:
     for number, change in enumerate(schedule.changes):
         if not isinstance(change.step, Apply):
             continue
@@ -79,18 +157,19 @@ def _cuts(schedule: Schedule) -> Iterator[Schedule]:
             changes = list(schedule.changes)
             changes[number] = replace(change, step=step)
             yield replace(schedule, changes=tuple(changes))
-    yield from (replace(schedule, probes=fewer) for fewer in _fewer(schedule.probes) if fewer)
 
 
-def _fewer(items: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
-    """The items without a part of them: first without each half, at last without each single one."""
+_CUTS = (_fewer_probes, _fewer_flows, _fewer_checks, _fewer_faults, _fewer_changes, _plainer_changes)
+
+
+def _without_parts(items: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
+    """The items without a part of them: first without all, then without each half, and so on."""
     size = len(items)
-    while size > 0:
-        size = max(size // 2, 1)
+    smallest = 1 if size <= FEWEST_SINGLES else size // 8
+    while size:
         for begin in range(0, len(items), size):
             yield items[:begin] + items[begin + size :]
-        if size == 1:
-            return
+        size = size // 2 if size // 2 >= smallest else 0
 
 
 def _plainer_services(service: CaseService) -> Iterator[CaseService]:
