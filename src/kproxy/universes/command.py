@@ -38,7 +38,7 @@ MOST_PRINTED = 40
 PROGRESS_SECONDS = 60.0
 JUST_AFTER = 0.001
 """Seconds after an unlawful packet at which the state is read."""
-SHRINKING_SECONDS = 120.0
+SHRINKING_SECONDS = 240.0
 """Seconds after which a schedule is kept as short as it is by then."""
 
 

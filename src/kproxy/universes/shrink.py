@@ -22,7 +22,7 @@ from kproxy.universes.schedule_files import InvalidSchedule, check_schedule
 
 FEWEST_SINGLES = 16
 """Number of things of a kind up to which single ones are left out; of more, eighths at least."""
-LAST_EVENTS = (1, 2, 4, 8)
+LAST_EVENTS = (1, 2, 4)
 """Numbers of last changes and faults before a failure that are tried alone."""
 
 _SETTLED = CONVERGENCE + 1.0
@@ -64,25 +64,28 @@ def _can_be_played(schedule: Schedule) -> bool:
 
 
 def _starts(schedule: Schedule, verdict: Verdict) -> Iterator[Schedule]:
-    """Schedules up to the first violation, the shortest first: with its packet alone, and with all others."""
-    first = verdict.violations[0] if verdict.violations else None
-    at = first.at if first else schedule.end
-    until = replace(
-        schedule,
-        changes=tuple(change for change in schedule.changes if change.at <= at),
-        faults=tuple(fault for fault in schedule.faults if fault.at <= at),
-        probes=tuple(probe for probe in schedule.probes if probe.at <= at),
-    )
-    sent = first.sent if first else None
-    alone = replace(
-        until,
-        probes=tuple(probe for probe in until.probes if probe is sent),
-        flows=tuple(flow for flow in until.flows if flow is sent),
-        checks=tuple(check for check in until.checks if check is sent),
-    )
-    for packets in (alone, until):
-        yield from _shorter_histories(packets)
-        yield packets
+    """Schedules up to a violation, the shortest first: with its packet alone, and with all others.
+
+    The last violation comes before the first: what lasts is easier to repeat than a moment between two writes.
+    """
+    ends = dict.fromkeys((*verdict.violations[-1:], *verdict.violations[:1]))
+    for end in ends or (None,):
+        at, sent = (end.at, end.sent) if end else (schedule.end, None)
+        until = replace(
+            schedule,
+            changes=tuple(change for change in schedule.changes if change.at <= at),
+            faults=tuple(fault for fault in schedule.faults if fault.at <= at),
+            probes=tuple(probe for probe in schedule.probes if probe.at <= at),
+        )
+        alone = replace(
+            until,
+            probes=tuple(probe for probe in until.probes if probe is sent),
+            flows=tuple(flow for flow in until.flows if flow is sent),
+            checks=tuple(check for check in until.checks if check is sent),
+        )
+        for packets in (alone, until):
+            yield from _shorter_histories(packets)
+            yield packets
 
 
 def _shorter_histories(schedule: Schedule) -> Iterator[Schedule]:
