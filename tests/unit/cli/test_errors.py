@@ -18,13 +18,13 @@ COMMAND = b'command = ["sleep", "9"]\n'
         (
             b"",
             "run --proxy nope",
-            "--proxy nope: No such file or directory; give one of kproxy, kube-proxy, kube-router, or the path",
+            "proxy nope: No such file or directory; give one of kproxy, kube-proxy, kube-router, or the path",
         ),
-        (b"", "run --proxy /", "--proxy /: Is a directory"),
+        (b"", "run --proxy /", "proxy /: Is a directory"),
         (
             b"\xff\xfe\x98",
             "run --proxy x.toml",
-            "--proxy x.toml: that is no text, and a subject file is TOML",
+            "proxy x.toml: that is no text, and a subject file is TOML",
         ),
         (b'name = "x"\nmodes = ["m"\n', "run --proxy x.toml", "x.toml: Unclosed array"),
         (

@@ -154,13 +154,11 @@ def load_subject(name_or_path: str, binary: str = "") -> Subject:
     except OSError as error:
         known = ", ".join(BUNDLED)
         message = (
-            f"--proxy {name_or_path}: {error.strerror}; give one of {known}, or the path of a subject file"
+            f"proxy {name_or_path}: {error.strerror}; give one of {known}, or the path of a subject file"
         )
         raise InvalidSubject(message) from error
     except UnicodeDecodeError as error:
-        raise InvalidSubject(
-            f"--proxy {name_or_path}: that is no text, and a subject file is TOML"
-        ) from error
+        raise InvalidSubject(f"proxy {name_or_path}: that is no text, and a subject file is TOML") from error
     return _subject(text, name_or_path, binary)
 
 

@@ -244,8 +244,8 @@ class Proxies:
             await self.take_writes(node)
         for node in list(self._running):
             await self.kill(node)
-            if node not in self._rooms and self._subject.outlived_by:
-                kill_in(self._network[node], self._subject.outlived_by)
+            if node not in self._rooms and (outliving := self._subject_of(node).outlived_by):
+                kill_in(self._network[node], outliving)
         while self._rooms:
             await self._rooms.popitem()[1].close()
 
