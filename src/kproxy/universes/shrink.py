@@ -3,7 +3,7 @@
 Theory of operation. The first attempts leave out what has ended before the failure: the last few changes and faults stay,
 and of the history before them what is there then, applied in the beginning. So a failure after minutes becomes one after
 seconds, and each further attempt is as short. Then, greedily, as for worlds (`kproxy.conformance.generate.shrink`): of
-one kind after the other (probes, flows, checks, faults, changes, Services and endpoints) schedules are played that have
+one kind after the other (flows, checks, faults, changes, Services and endpoints, packets) schedules are played that have
 some less, large cuts first, and the first that fails is gone on with, until nothing of any kind can go. Any failure
 counts, since a smaller schedule is another universe.
 """
@@ -64,36 +64,27 @@ def _can_be_played(schedule: Schedule) -> bool:
 
 
 def _starts(schedule: Schedule, verdict: Verdict) -> Iterator[Schedule]:
-    """Schedules up to a violation, the shortest first: with its packet alone, and with all others.
+    """Schedules up to a violation, the shortest history first; each without faults and flows, and with them.
 
     The last violation comes before the first: what lasts is easier to repeat than a moment between two writes.
     """
     ends = dict.fromkeys((*verdict.violations[-1:], *verdict.violations[:1]))
-    for end in ends or (None,):
-        at, sent = (end.at, end.sent) if end else (schedule.end, None)
+    for at in [end.at for end in ends] or [schedule.end]:
         until = replace(
             schedule,
             changes=tuple(change for change in schedule.changes if change.at <= at),
             faults=tuple(fault for fault in schedule.faults if fault.at <= at),
             probes=tuple(probe for probe in schedule.probes if probe.at <= at),
         )
-        alone = replace(
-            until,
-            probes=tuple(probe for probe in until.probes if probe is sent),
-            flows=tuple(flow for flow in until.flows if flow is sent),
-            checks=tuple(check for check in until.checks if check is sent),
-        )
-        for packets in (alone, until):
-            yield from _shorter_histories(packets)
-            yield packets
+        for start in (*(_begin_with(until, since) for since in _last_events(until)), until):
+            yield replace(start, faults=(), flows=(), checks=())
+            yield start
 
 
-def _shorter_histories(schedule: Schedule) -> Iterator[Schedule]:
-    """Schedules that begin with one of the last changes or faults, and what was there then."""
+def _last_events(schedule: Schedule) -> Iterator[float]:
+    """Times of last changes and faults, the latest first."""
     events = sorted({one.at for kind in (schedule.changes, schedule.faults) for one in kind})
-    for number in LAST_EVENTS:
-        if number < len(events) and events[-number] > _SETTLED:
-            yield _begin_with(schedule, events[-number])
+    return (events[-number] for number in LAST_EVENTS if number <= len(events) and events[-number] > _SETTLED)
 
 
 def _begin_with(schedule: Schedule, since: float) -> Schedule:
@@ -162,7 +153,8 @@ def _plainer_changes(schedule: Schedule) -> Iterator[Schedule]:
             yield replace(schedule, changes=tuple(changes))
 
 
-_CUTS = (_fewer_probes, _fewer_flows, _fewer_checks, _fewer_faults, _fewer_changes, _plainer_changes)
+_CUTS = (_fewer_flows, _fewer_checks, _fewer_faults, _fewer_changes, _plainer_changes, _fewer_probes)
+"""Ways to leave something out. Packets go last: where an endpoint is chosen at random, a few may be lawful by chance."""
 
 
 def _without_parts(items: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
