@@ -67,7 +67,7 @@ def test_node_ids_choose_cases_as_they_are_printed(package: tuple[str, ...], tmp
 @pytest.mark.parametrize(
     ("arguments", "reported"),
     [
-        (("--proxy", "no-such.toml"), "--proxy no-such.toml: No such file or directory"),
+        (("--proxy", "no-such.toml"), "proxy no-such.toml: No such file or directory"),
         (("--mode", "ebpf"), "--mode ebpf: kproxy has iptables, nftables, ipvs"),
         (("--xfails", "none"), "--xfails none: No such file or directory"),
     ],
