@@ -114,10 +114,15 @@ class Lab:
             self._wire = self.network[CLIENT].socket(socket.AF_PACKET, socket.SOCK_DGRAM)
         return self._wire
 
-    def close(self) -> None:
-        """Close flows, stop servers and captures, and release the namespaces."""
+    def close_flows(self) -> None:
+        """Close all flows, those too that were opened again and are no longer used."""
         for flow in self._flows:
             flow.close()
+        self._flows.clear()
+
+    def close(self) -> None:
+        """Close flows, stop servers and captures, and release the namespaces."""
+        self.close_flows()
         if self._wire is not None:
             self._wire.close()
         self.captures.close()

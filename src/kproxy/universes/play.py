@@ -81,6 +81,8 @@ PATIENCE = 0.9
 """Seconds to wait for an answer: less than until TCP sends its first packet again."""
 BETWEEN_LOOKS = 0.5
 """Seconds between two looks at the watches that come back after a fault."""
+CLIENTS_GONE = 1.0
+"""Seconds between the end of all clients and the look at what the proxies hold."""
 MOST_GROWN = Usage(descriptors=16, threads=16, memory=128)
 """Growth of a proxy's process that is lawful from beginning to end: sockets of health check node ports, and in a
 program in Go what it has not collected (`kproxy.universes.launch.GO`). Our choice: proxies seen here gained 3, 2 and 21."""
@@ -135,8 +137,13 @@ class Universe:
             if lost := await self.other_program.lost_rules(node):
                 raise SubjectFailed(f"rules of another program are gone from node {node}: {lost}")
 
-    def check_usage(self) -> None:
-        """Raise `SubjectFailed` if a proxy that has nothing left to do holds more than `MOST_GROWN` beyond what it held in the beginning."""
+    async def check_usage(self) -> None:
+        """Raise `SubjectFailed` if a proxy that has nothing left to do holds more than `MOST_GROWN` beyond what it held in the beginning.
+
+        The clients leave first: a relay holds a connection for as long as its client does, also one that the client gave up.
+        """
+        self.lab.close_flows()
+        await asyncio.sleep(CLIENTS_GONE)
         for node in NODES:
             for before, now in zip(self.usage[node], self.proxies.usage(node), strict=True):
                 if complaint := describe_growth(before, now):
@@ -320,7 +327,7 @@ async def play_schedule(
                 if until < inf:
                     await universe.read_state(read_stop(folder).commands(universe.proxies.tools))
                 else:
-                    universe.check_usage()
+                    await universe.check_usage()
                     await universe.clean_up()
             finally:
                 for node in NODES:
