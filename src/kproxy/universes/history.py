@@ -100,11 +100,11 @@ class ObjectHistory:
         )
 
     def has_lost_rules(self, node: str, at: float) -> bool:
-        """True from when another program has removed a node's rules until they must be there again."""
+        """True from when another program has removed a node's rules until its proxy must have written them again."""
         return any(
             fault.kind is FaultKind.RULES_LOST
             and fault.node == node
-            and fault.at <= at < self._recovered[fault]
+            and fault.at <= at < self._taken_over(node, fault.at)
             for fault in self._faults
         )
 
@@ -151,7 +151,7 @@ class ObjectHistory:
         return since
 
     def _taken_over(self, node: str, begin: float) -> float:
-        """Time by which a proxy that starts at ``begin`` serves: later where another fault keeps it from that."""
+        """Time by which a proxy that has all to do at ``begin`` serves: later where a fault keeps it from that."""
         until = begin + CONVERGENCE
         for fault in sorted(self._faults, key=lambda fault: fault.at):
             if fault.kind is not FaultKind.MODE_CHANGED and fault.concerns(node) and fault.at < until:

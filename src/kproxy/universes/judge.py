@@ -246,17 +246,27 @@ class _Judge:
     def _was_lost_unseen(self, sent: Packets, at: float) -> bool:
         """True if a flow's frontend went unseen by its node's proxy: one that starts later cannot know whose it was.
 
-        It knows the addresses that were cluster IPs, by their ServiceCIDR.
+        It knows the addresses that were cluster IPs, by their ServiceCIDR. A frontend that came back too shortly to be
+        noticed changes nothing.
         """
         if sent.to.kind is TargetKind.CLUSTER_IP:
             return False
-        node, packet = self._facts(sent)
+        at_node, removed = self._bound(sent).node, None
         for changed in self.history.changes(sent.to.service, at):
-            before = changed - _BEFORE
-            (cluster,) = self.history.clusters(sent.to.service, before, before)
-            if any(matched_ports(cluster, node, packet)):
-                return self.history.is_unseen(self._bound(sent).node, changed)
+            if not self._has_frontend(sent, changed - _BEFORE):
+                if removed is not None and changed <= self.history.window(at_node, removed):
+                    return False
+                removed = None
+            elif removed is None:
+                removed = changed
+                if self.history.is_unseen(at_node, removed):
+                    return True
         return False
+
+    def _has_frontend(self, sent: Packets, at: float) -> bool:
+        node, packet = self._facts(sent)
+        (cluster,) = self.history.clusters(sent.to.service, at, at)
+        return any(matched_ports(cluster, node, packet))
 
     def _require_answerable(self, sent: Packets, lawful: Expectation) -> None:
         """Raise `Unjudged` if some lawful outcome is one whose answer the sender cannot get."""

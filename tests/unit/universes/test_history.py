@@ -167,3 +167,14 @@ def test_too_many_states_are_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(TooManyStates):
         seen.extend(map(endpoints, states))
     assert seen == [(1, 2), (1, 1)], "those of one time come all the same"
+
+
+@pytest.mark.parametrize(("at", "lost"), [(11.9, False), (52.0, True), (59.9, True), (60.1, False)])
+def test_rules_are_lost_until_a_proxy_that_was_stopped_has_written_them_again(at: float, lost: bool) -> None:  # noqa: FBT001
+    faults = (
+        TimedFault(at=12.0, seconds=0.2, kind=FaultKind.RULES_LOST, node="a"),
+        TimedFault(at=15.0, seconds=40.0, kind=FaultKind.PROXY_STOPPED, node="a"),
+    )
+    history = ObjectHistory(schedule((0.0, Apply(WEB)), faults=faults))
+    assert history.has_lost_rules("a", at) is lost
+    assert not history.has_lost_rules("b", at)

@@ -234,21 +234,38 @@ UDP = service("web", "a1", type=Type.NODE_PORT, ports=(Port(protocol=Protocol.UD
 @pytest.mark.parametrize(
     ("deleted", "to", "bad"),
     [
-        (12.0, UDP.node_port("a"), False),
-        (30.0, UDP.node_port("a"), True),
-        (12.0, UDP.cluster_ip, True),
+        ((12.0,), UDP.node_port("a"), False),
+        ((30.0,), UDP.node_port("a"), True),
+        ((12.0,), UDP.cluster_ip, True),
+        ((12.0, 40.001), UDP.node_port("a"), False),
+        ((12.0, 50.0), UDP.node_port("a"), True),
     ],
-    ids=["a node port, unseen", "a node port, seen", "a cluster IP, unseen"],
+    ids=[
+        "a node port, unseen",
+        "a node port, seen",
+        "a cluster IP, unseen",
+        "unseen, and back for a moment",
+        "unseen, and back until it was seen",
+    ],
 )
-def test_a_frontend_that_went_while_no_proxy_ran_is_not_judged(deleted: float, to: Target, bad: bool) -> None:  # noqa: FBT001
+def test_a_frontend_that_went_while_no_proxy_ran_is_not_judged(
+    deleted: tuple[float, ...],
+    to: Target,
+    bad: bool,  # noqa: FBT001
+) -> None:
     """Though the Service was also changed while none ran: what counts is when its frontend went."""
     edits = (
         TimedChange(at=0.0, step=Apply(UDP)),
         TimedChange(at=11.0, step=Apply(UDP.replace(affinity_seconds=9))),
+        TimedChange(at=deleted[0], step=Delete(service=UDP)),
+    )
+    again = TimedChange(at=40.0, step=Apply(UDP))
+    back = (
+        [again, *(TimedChange(at=at, step=Delete(service=UDP)) for at in deleted[1:])] if deleted[1:] else []
     )
     schedule = replace(
         SCHEDULE,
-        changes=(*edits, TimedChange(at=deleted, step=Delete(service=UDP))),
+        changes=(*edits, *back),
         faults=(TimedFault(at=10.0, seconds=5.0, kind=FaultKind.PROXY_KILLED, node="a"),),
         probes=(),
         flows=(TimedFlow(at=6.0, sender=client("a"), to=to, pause=1.0),),
