@@ -104,9 +104,17 @@ class ObjectHistory:
         return any(
             fault.kind is FaultKind.RULES_LOST
             and fault.node == node
-            and fault.at <= at < self._taken_over(node, fault.at)
+            and fault.at <= at < self._written_again(fault)
             for fault in self._faults
         )
+
+    def _written_again(self, lost: TimedFault) -> float:
+        """Time by which rules that were lost are there again: later where the proxy itself is kept from that, not the API server."""
+        until = self._recovered[lost]
+        for fault in sorted(self._faults, key=lambda fault: fault.at):
+            if fault.node == lost.node and fault.at < until:
+                until = max(until, self._recovered[fault])
+        return until
 
     def has_lost_link(self, begin: float, end: float) -> bool:
         """True if a node's link is down at some time between two, or all that its packets need may not be there again."""
@@ -151,7 +159,7 @@ class ObjectHistory:
         return since
 
     def _taken_over(self, node: str, begin: float) -> float:
-        """Time by which a proxy that has all to do at ``begin`` serves: later where a fault keeps it from that."""
+        """Time by which a proxy that starts at ``begin`` serves: later where another fault keeps it from that."""
         until = begin + CONVERGENCE
         for fault in sorted(self._faults, key=lambda fault: fault.at):
             if fault.kind is not FaultKind.MODE_CHANGED and fault.concerns(node) and fault.at < until:

@@ -174,6 +174,7 @@ def test_rules_are_lost_until_a_proxy_that_was_stopped_has_written_them_again(at
     faults = (
         TimedFault(at=12.0, seconds=0.2, kind=FaultKind.RULES_LOST, node="a"),
         TimedFault(at=15.0, seconds=40.0, kind=FaultKind.PROXY_STOPPED, node="a"),
+        TimedFault(at=50.0, seconds=40.0, kind=FaultKind.API_REFUSES),
     )
     history = ObjectHistory(schedule((0.0, Apply(WEB)), faults=faults))
     assert history.has_lost_rules("a", at) is lost
