@@ -66,6 +66,7 @@ def simulate(proxy: str, directory: Path) -> int:
             other_proxy="",
             other_binary="",
             seeds=range(0),
+            length=None,
             replay=directory.parent / "schedule.py",
             results=None,
             until=None,

@@ -10,6 +10,10 @@ from kproxy.options.option import CommandOption, OptionUser, positive_int, posit
 from kproxy.options.paths import output_file, output_folder
 
 
+SHORTEST = 30.0
+"""Seconds of the shortest universe of a seed."""
+
+
 def seed_range(text: str) -> range:
     """Seeds: ``7``, or ``0..99`` with both ends.  Raises `ArgumentTypeError`."""
     first, _, last = text.partition("..")
@@ -42,6 +46,16 @@ def shard(text: str) -> Shard:
     return Shard(int(number), int(count))
 
 
+def universe_length(text: str) -> float:
+    """Seconds of a universe.  Raises `ArgumentTypeError`."""
+    seconds = positive_seconds(text)
+    if seconds < SHORTEST:
+        raise ArgumentTypeError(
+            f"{text}: give {SHORTEST:g} seconds or more: earlier there are no changes that can be judged"
+        )
+    return seconds
+
+
 def namespace_command(text: str) -> str:
     """A command after the namespace that it runs in.  Raises `ArgumentTypeError`."""
     if len(text.split()) < 2:
@@ -67,6 +81,15 @@ _SIMULATE = (
         default=Shard(1, 1),
         default_text="all seeds",
         help="play the I-th of N parts of the seeds, so that N machines share them",
+    ),
+    CommandOption(
+        name="--length",
+        users=OptionUser.SIMULATE,
+        metavar="SECONDS",
+        type=universe_length,
+        default=None,
+        default_text="some 330",
+        help="longest that a universe of a seed lasts, in its own time: later changes, faults and packets are left out; with another length, a seed gives another universe",
     ),
     CommandOption(
         name="--other-proxy",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -46,7 +47,7 @@ SHRINKING_SECONDS = 240.0
 class SimulateOptions:
     """Subject, and its universes: those of seeds, or of a file.
 
-    ``mode`` empty: all of the subject's; ``other_proxy`` and ``other_binary``: its other version, both empty for none; ``parallel`` 0: one for each processor; ``directory``: for failing schedules, and for
+    ``mode`` empty: all of the subject's; ``length``: seconds of a seed's universe at most; ``other_proxy`` and ``other_binary``: its other version, both empty for none; ``parallel`` 0: one for each processor; ``directory``: for failing schedules, and for
     what is read at ``until``, if given, also by ``commands``, with ``shell`` also by those of standard input; ``results``: file for a line of each universe.
     """
 
@@ -57,6 +58,7 @@ class SimulateOptions:
     other_proxy: str
     other_binary: str
     seeds: range
+    length: float | None
     replay: Path | None
     results: Path | None
     until: float | None
@@ -72,6 +74,22 @@ class SimulateOptions:
     def has_other(self) -> bool:
         """True if there is another version."""
         return bool(self.other_proxy or self.other_binary)
+
+    @property
+    def problem(self) -> str:
+        """Which options do not go together, empty for none."""
+        if self.shell and not self.stop:
+            return "--shell needs the moment: give --until SECONDS"
+        if self.length and self.has_other:
+            return "--length: another version is run in the calm, which comes late: leave the length out"
+        if self.length and self.replay:
+            return "--length: a schedule of a file is played as it is: leave the length out"
+        return ""
+
+    def schedules(self) -> Iterator[Schedule]:
+        """Schedules of the seeds."""
+        seconds = self.length or math.inf
+        return (draw_schedule(seed, seconds=seconds, versions=self.has_other) for seed in self.seeds)
 
     @property
     def stop(self) -> Stop | None:
@@ -128,19 +146,18 @@ def run_simulate(options: SimulateOptions) -> int:
     """
     console = Console(stderr=options.form != TEXT, width=None if sys.stdout.isatty() else 140)
     began = time.monotonic()
-    if options.shell and not options.stop:
-        sys.stderr.write("kproxy: --shell needs the moment: give --until SECONDS\n")
+    if problem := options.problem:
+        sys.stderr.write(f"kproxy: {problem}\n")
         return 2
     try:
         subject = _subject(options.proxy, options.binary, options.mode)
         other = _other(options) if options.has_other else None
-        seeds = options.seeds
         replayed = [load_schedule(options.replay)] if options.replay else []
         campaign = Campaign(options, launch.find_kernel(options.uml_kernel), console, other)
         try:
             for mode in (options.mode,) if options.mode else subject.modes:
-                schedules = replayed or (draw_schedule(seed, versions=options.has_other) for seed in seeds)
-                campaign.run(schedules, len(replayed or seeds), subject, mode)
+                schedules = replayed or options.schedules()
+                campaign.run(schedules, len(replayed or options.seeds), subject, mode)
         except KeyboardInterrupt:
             console.print(f"{subject.name}: interrupted after {campaign.tally}", highlight=False)
             raise
@@ -284,7 +301,7 @@ class Campaign:
         """Judge a universe, one of ``number``; count, print and write it."""
         verdict = self._judge(run)
         self.tally.add(run.schedule, verdict)
-        result = universe_result(name, mode, run, verdict)
+        result = universe_result(name, mode, self.options.length, run, verdict)
         if self.options.results:
             append_result(self.options.results, result)
         if self.options.form != TEXT:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 from kproxy.conformance.case import (
     AddNodeAddress,
@@ -27,6 +29,7 @@ from kproxy.lab.topology import NODES
 from kproxy.model.network import Family
 from kproxy.spec.health import LEAVING_TAINT
 from kproxy.universes.draw_traffic import (
+    SETTLED,
     draw_checks,
     draw_flows,
     draw_probes,
@@ -124,10 +127,11 @@ CALM = (10, 14, 18)
 the next change."""
 
 
-def draw_schedule(seed: int, *, versions: bool = False) -> Schedule:
+def draw_schedule(seed: int, *, seconds: float = math.inf, versions: bool = False) -> Schedule:
     """Schedule of a seed: Services, changes among faults, changes in calm, with probes and flows, and probes when all has settled.
 
-    ``versions``: in the calm a node's proxy is replaced by its other version, and back.
+    ``seconds``: its length at most, 30 or more; with another, a seed has another schedule.  ``versions``: in the calm a node's proxy
+    is replaced by its other version, and back; not with ``seconds``, which leave no calm.
     """
     choose = random.Random(f"universe/{seed}").choice  # noqa: S311
     family = choose(tuple(Family))
@@ -135,14 +139,16 @@ def draw_schedule(seed: int, *, versions: bool = False) -> Schedule:
     steps = _with_common_endpoints(choose_apart, _steps(choose))
     changes = tuple(_changes(choose, steps))
     faults = tuple(sorted(_faults(choose, changes), key=lambda fault: fault.at))
-    drawn = Schedule(seed=seed, family=family, changes=changes, faults=faults)
+    drawn = _until(seconds, Schedule(seed=seed, family=family, changes=changes, faults=faults))
     recovered = drawn.end
     calm = tuple(_calm_changes(choose, steps, drawn))
-    drawn = Schedule(seed=seed, family=family, changes=(*changes, *calm), faults=faults)
+    drawn = _until(seconds, replace(drawn, changes=(*drawn.changes, *calm)))
     quiet: list[tuple[float, TimedChange]] = []
     across: list[TimedFlow] = []
     for draw_fault in (_fault_of_writes, _fault_of_api):
         fault, pauses = draw_fault(choose, drawn.end + CONVERGENCE)
+        if fault.recovered + CONVERGENCE > seconds:
+            continue
         drawn = replace(drawn, faults=(*drawn.faults, fault))
         for pause in pauses:
             at = round(fault.at + fault.seconds / 2 + pause, 6)
@@ -154,12 +160,24 @@ def draw_schedule(seed: int, *, versions: bool = False) -> Schedule:
     probes = sorted(draw_probes(choose, drawn, recovered, quiet), key=lambda probe: probe.at)
     flows = (*draw_flows(choose, drawn), *across)
     checks = sorted(draw_checks(choose, drawn), key=lambda check: check.at)
-    drawn = replace(drawn, probes=tuple(probes), flows=flows, checks=tuple(checks))
+    drawn = _until(seconds, replace(drawn, probes=tuple(probes), flows=flows, checks=tuple(checks)))
     if versions:
         drawn = _with_versions(random.Random(f"universe/{seed}/versions").choice, drawn, recovered)  # noqa: S311
     for name, kinds in OTHER_KINDS.items():
         drawn = _with_other_kinds(random.Random(f"universe/{seed}/{name}").choice, drawn, kinds)  # noqa: S311
-    return _with_link_down(random.Random(f"universe/{seed}/link").choice, drawn)  # noqa: S311
+    return _until(seconds, _with_link_down(random.Random(f"universe/{seed}/link").choice, drawn))  # noqa: S311
+
+
+def _until(seconds: float, schedule: Schedule) -> Schedule:
+    """What of a schedule can be judged in so many seconds; of the changes, those before the first that cannot."""
+    return replace(
+        schedule,
+        changes=tuple(takewhile(lambda one: one.done + SETTLED <= seconds, schedule.changes)),
+        faults=tuple(one for one in schedule.faults if one.recovered + SETTLED - CONVERGENCE <= seconds),
+        probes=tuple(one for one in schedule.probes if one.at <= seconds),
+        flows=tuple(one for one in schedule.flows if one.at <= seconds),
+        checks=tuple(one for one in schedule.checks if one.at <= seconds),
+    )
 
 
 def _changes(choose: Chooser, steps: Iterator[ChangeStep]) -> Iterator[TimedChange]:

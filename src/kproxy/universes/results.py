@@ -18,11 +18,12 @@ from kproxy.universes.story import describe_sent
 
 
 class UniverseResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Result of one universe; ``seconds``: that passed in it; ``error``: why it ended too soon."""
+    """Result of one universe; ``length``: seconds to which it was limited, if it was; ``seconds``: that passed in it; ``error``: why it ended too soon."""
 
     subject: str
     mode: str
     seed: int
+    length: float | None = None
     result: str
     digest: str = ""
     seconds: float = 0.0
@@ -33,12 +34,15 @@ class UniverseResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     error: str = ""
 
 
-def universe_result(subject: str, mode: str, run: UniverseRun, verdict: Verdict) -> UniverseResult:
+def universe_result(
+    subject: str, mode: str, length: float | None, run: UniverseRun, verdict: Verdict
+) -> UniverseResult:
     """Result of a universe that has ended."""
     return UniverseResult(
         subject=subject,
         mode=mode,
         seed=run.schedule.seed,
+        length=length,
         result=verdict.result,
         digest=run.digest,
         seconds=round(run.schedule.end, 3),

@@ -11,7 +11,7 @@ import pytest
 
 from kproxy.conformance.case import Apply, CaseService, Delete
 from kproxy.universes.draw import draw_schedule
-from kproxy.universes.schedule import CONVERGENCE, OF_NODE, FaultKind, Schedule, TimedChange
+from kproxy.universes.schedule import CONVERGENCE, OF_NODE, FaultKind, Schedule, TimedChange, present_services
 
 SEEDS = range(100)
 OF_WRITES = {
@@ -200,3 +200,19 @@ def test_with_two_versions_a_proxy_is_replaced_and_back_when_no_other_fault_hold
             assert all(other.recovered < fault.at or fault.recovered < other.at for other in others)
         nodes[there.node] += 1
     assert min(nodes["a"], nodes["b"]) > 20
+
+
+@pytest.mark.parametrize("seconds", [30.0, 60.0, 150.0])
+def test_a_shorter_universe_ends_in_time_and_has_changes_and_faults(seconds: float) -> None:
+    """What is left must be in effect before the end, and there are packets after that."""
+    drawn = [draw_schedule(seed, seconds=seconds) for seed in SEEDS]
+    for schedule in drawn:
+        present_services(schedule.changes)
+        assert len(schedule.changes) > 1
+        assert schedule.end < schedule.probes[-1].at <= seconds
+    assert sum(len(schedule.faults) for schedule in drawn) > len(SEEDS) / 4
+    assert sum(schedule.probes[-1].at > 0.9 * seconds for schedule in drawn) > len(SEEDS) / 2
+
+
+def test_a_universe_without_a_bound_is_that_of_a_long_one() -> None:
+    assert draw_schedule(3, seconds=10_000) == drawn_schedule(3)

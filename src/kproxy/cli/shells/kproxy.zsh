@@ -524,6 +524,7 @@ _shtab_kproxy_simulate_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--seeds[seeds of the universes\; a seed always gives the same one (default\: \`0..9\`)]:N|N..M:"
   "--shard[play the I-th of N parts of the seeds, so that N machines share them (default\: all seeds)]:I/N:"
+  "--length[longest that a universe of a seed lasts, in its own time\: later changes, faults and packets are left out\; with another length, a seed gives another universe (default\: some 330)]:SECONDS:"
   "--other-proxy[another version\: one node\'s proxy is replaced by it, and it by the first, while packets go on (default\: that of \`--proxy\`)]:NAME|FILE.toml:_files"
   "--other-binary[the program of that version (default\: that of \`--binary\`)]:PATH:_files"
   "--replay[the schedule of a file, as a failing universe leaves it, instead of seeds\; known deviations are not excused there]:FILE:_files"
