@@ -9,7 +9,6 @@ from pathlib import Path
 from kproxy.options.option import CommandOption, OptionUser, positive_int, positive_seconds, switch
 from kproxy.options.paths import output_file, output_folder
 
-
 SHORTEST = 30.0
 """Seconds of the shortest universe of a seed."""
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kproxy.conformance.case import Feature
 from kproxy.conformance.generate.case_source import case_source
 from kproxy.conformance.subjects.subject import InvalidSubject, Subject, check_mode, load_subject
 from kproxy.conformance.testbeds import environment
@@ -20,6 +21,7 @@ from kproxy.lab.kernels.uml import UmlKernel
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.topology import NODES
 from kproxy.universes import launch
+from kproxy.universes.claims import claimed_part
 from kproxy.universes.conformance_case import InexpressibleSchedule, case_of_schedule
 from kproxy.universes.draw import draw_schedule
 from kproxy.universes.judge import Verdict, Violation, judge_universe
@@ -86,10 +88,11 @@ class SimulateOptions:
             return "--length: a schedule of a file is played as it is: leave the length out"
         return ""
 
-    def schedules(self) -> Iterator[Schedule]:
-        """Schedules of the seeds."""
-        seconds = self.length or math.inf
-        return (draw_schedule(seed, seconds=seconds, versions=self.has_other) for seed in self.seeds)
+    def schedules(self, features: frozenset[Feature]) -> Iterator[Schedule]:
+        """Schedules of the seeds, for a subject with these features."""
+        for seed in self.seeds:
+            drawn = draw_schedule(seed, seconds=self.length or math.inf, versions=self.has_other)
+            yield claimed_part(drawn, features)
 
     @property
     def stop(self) -> Stop | None:
@@ -156,7 +159,10 @@ def run_simulate(options: SimulateOptions) -> int:
         campaign = Campaign(options, launch.find_kernel(options.uml_kernel), console, other)
         try:
             for mode in (options.mode,) if options.mode else subject.modes:
-                schedules = replayed or options.schedules()
+                features = frozenset.intersection(
+                    *(one.claimed_features(mode) for one in (subject, other) if one)
+                )
+                schedules = replayed or options.schedules(features)
                 campaign.run(schedules, len(replayed or options.seeds), subject, mode)
         except KeyboardInterrupt:
             console.print(f"{subject.name}: interrupted after {campaign.tally}", highlight=False)

@@ -169,7 +169,7 @@ def draw_schedule(seed: int, *, seconds: float = math.inf, versions: bool = Fals
 
 
 def _until(seconds: float, schedule: Schedule) -> Schedule:
-    """What of a schedule can be judged in so many seconds; of the changes, those before the first that cannot."""
+    """The part of a schedule that can be judged in so many seconds; of the changes, those before the first that cannot."""
     return replace(
         schedule,
         changes=tuple(takewhile(lambda one: one.done + SETTLED <= seconds, schedule.changes)),
