@@ -223,6 +223,7 @@ def excuses(subject: Subject, mode: str) -> Callable[[Violation], str]:
                 violation.seen,
                 describe_sent(violation),
                 established=violation.established,
+                source_only=violation.source_only,
                 faults=[kind.name for kind in violation.faults],
             )
         )

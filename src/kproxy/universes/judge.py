@@ -11,7 +11,7 @@ from kproxy.conformance.binding.bind import BoundPacket, Instance
 from kproxy.conformance.case import TargetKind, VantageKind
 from kproxy.conformance.testbed import ANSWER_LOST, NO_ANSWER, describe_status
 from kproxy.model import api
-from kproxy.model.network import Packet, Protocol
+from kproxy.model.network import Address, Packet, Protocol
 from kproxy.spec import health
 from kproxy.spec.clauses import clause
 from kproxy.spec.established import EstablishedFlow
@@ -42,7 +42,8 @@ Sent = Packets | TimedCheck
 class Violation:
     """Packet whose outcome no state allows; ``at`` in seconds, ``since``: the earliest state that was considered.
 
-    ``established``: it is not the first of its connection or socket. ``faults``: those that its node had not recovered from.
+    ``established``: it is not the first of its connection or socket; ``source_only``: its endpoint is lawful, and the source it saw
+    is not. ``faults``: those that its node had not recovered from.
     """
 
     at: float
@@ -52,6 +53,7 @@ class Violation:
     lawful: tuple[str, ...]
     seen: str
     clauses: tuple[ClauseId, ...]
+    source_only: bool = False
     faults: tuple[FaultKind, ...] = ()
 
 
@@ -308,6 +310,7 @@ class _Judge:
                 lawful=outcomes_text(lawful.outcomes),
                 seen=seen.text,
                 clauses=lawful.clauses,
+                source_only=not _endpoints(_outcomes(seen)).isdisjoint(_endpoints(lawful.outcomes)),
                 faults=self.history.faults(bound.node, begin, end),
             )
         )
@@ -329,6 +332,11 @@ def _outcomes(seen: Probed | FlowExchanged) -> frozenset[Outcome]:
     if seen.unclear:
         raise Unjudged(seen.unclear)
     return frozenset(map(outcome_from_text, seen.outcomes))
+
+
+def _endpoints(outcomes: Iterable[Outcome]) -> frozenset[tuple[Address, int]]:
+    """Addresses and ports that a packet reached."""
+    return frozenset((one.address, one.port) for one in outcomes if isinstance(one, Delivered))
 
 
 def _is_answerable(instance: Instance, sent: Packets, bound: BoundPacket, outcome: Outcome) -> bool:

@@ -67,7 +67,7 @@ SCHEDULE = Schedule(
 )
 
 
-def reached(name: str) -> Outcome:
+def reached(name: str) -> Delivered:
     instance = Instance(SCHEDULE.case, Family.IPV4, 0, 0)
     port = instance.target_port(WEB, WEB.ports[0])
     return Delivered(LAB.pod_address[name][Family.IPV4], port, SourceIP.PRESERVED)
@@ -143,6 +143,22 @@ def test_a_deviation_may_excuse_what_is_seen_during_a_fault(at: float, node: str
         bool(excuses(replace(load_subject("kproxy"), deviations=(deviation,)), "iptables")(violation))
         is excused
     )
+
+
+@pytest.mark.parametrize(
+    ("seen", "excused"),
+    [("a1", True), ("b1", False), ("", False)],
+    ids=["a lawful endpoint", "another endpoint", "none"],
+)
+def test_a_deviation_may_excuse_the_source_alone(seen: str, excused: bool) -> None:  # noqa: FBT001
+    outcome = replace(reached(seen), source=SourceIP.MASQUERADED) if seen else Failure.DROPPED
+    (violation,) = verdict(outcome).violations
+    universe = UniverseExcuse(
+        clauses=("masquerade.cluster-ip.pod-source-preserved",), seen="*", source_only=True
+    )
+    deviation = Deviation(link="https://example.com", text="known", universes=(universe,))
+    excuse = excuses(replace(load_subject("kproxy"), deviations=(deviation,)), "iptables")
+    assert (violation.source_only, bool(excuse(violation))) == (excused, excused)
 
 
 def test_a_fault_that_does_not_exist_excuses_nothing() -> None:

@@ -53,7 +53,8 @@ class UniverseExcuse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Excuse for packets of universes (`kproxy.universes`) that cite one of these clauses and of which this was seen.
 
     ``seen``: a glob over the text of the observation; ``packet``: one over that of the packet (`host b to web node port localhost of b`);
-    ``established``: only packets that are not the first of their connection or socket; ``during``: only while one of these faults
+    ``established``: only packets that are not the first of their connection or socket; ``source_only``: only packets at a lawful
+    endpoint, which saw another source than it must; ``during``: only while one of these faults
     (`kproxy.universes.schedule.FaultKind`, by name) lasts on the packet's node, or until it must have recovered.
     """
 
@@ -61,13 +62,23 @@ class UniverseExcuse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     seen: Annotated[str, msgspec.Meta(min_length=1)]
     packet: Annotated[str, msgspec.Meta(min_length=1)] = "*"
     established: bool = False
+    source_only: bool = False
     during: tuple[str, ...] = ()
 
     def covers(
-        self, clauses: Iterable[str], seen: str, packet: str, *, established: bool, faults: Iterable[str]
+        self,
+        clauses: Iterable[str],
+        seen: str,
+        packet: str,
+        *,
+        established: bool,
+        source_only: bool,
+        faults: Iterable[str],
     ) -> bool:
         """True if it excuses a packet that broke these clauses while there were these faults."""
-        if (self.established and not established) or not fnmatch.fnmatchcase(packet, self.packet):
+        if (self.established and not established) or (self.source_only and not source_only):
+            return False
+        if not fnmatch.fnmatchcase(packet, self.packet):
             return False
         if self.during and set(self.during).isdisjoint(faults):
             return False
@@ -100,11 +111,19 @@ class Deviation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         packet: str,
         *,
         established: bool,
+        source_only: bool = False,
         faults: Sequence[str] = (),
     ) -> bool:
         """True if it excuses a packet of a universe."""
         return self.mode in {"", mode} and any(
-            one.covers(clauses, seen, packet, established=established, faults=faults)
+            one.covers(
+                clauses,
+                seen,
+                packet,
+                established=established,
+                source_only=source_only,
+                faults=faults,
+            )
             for one in self.universes
         )
 
