@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +11,11 @@ from kproxy.conformance.case import Apply, CaseService, Feature, TargetKind
 from kproxy.conformance.subjects.subject import load_subject
 from kproxy.model.network import Family
 from kproxy.universes.claims import FAULTS, claimed_part
+from kproxy.universes.command import excuses
 from kproxy.universes.draw import draw_schedule
 from kproxy.universes.schedule import FaultKind, Schedule
 
+FINDINGS = Path(__file__).parents[3] / "docs/findings"
 ALL = frozenset(Feature)
 DRAWN = [draw_schedule(seed) for seed in range(40)]
 
@@ -73,6 +76,15 @@ def test_subjects_that_claim_all_of_it_play_schedules_as_drawn(name: str) -> Non
     subject = load_subject(name, "/bin/true")
     for mode in subject.modes:
         assert [claimed_part(one, subject.claimed_features(mode)) for one in DRAWN] == DRAWN
+
+
+def test_kube_router_plays_what_its_subject_file_for_universes_claims() -> None:
+    subject = load_subject(str(FINDINGS / "kube-router.toml"), "/bin/true")
+    excuses(subject, "ipvs")
+    claimed = [claimed_part(drawn, subject.claimed_features("ipvs")) for drawn in DRAWN]
+    wanted = {TargetKind.CLUSTER_IP, TargetKind.EXTERNAL_IP, TargetKind.VIP}
+    assert {kind for schedule in claimed for kind in targets(schedule)} == wanted
+    assert {schedule.family for schedule in claimed} == {Family.IPV4}
 
 
 def test_the_core_alone_leaves_cluster_ips() -> None:
