@@ -20,9 +20,10 @@ from kproxy.conformance.case import (
     VantageKind,
 )
 from kproxy.model.network import Family
-from kproxy.universes.command import SimulateOptions, run_simulate
+from kproxy.universes.command import run_simulate
 from kproxy.universes.schedule import FaultKind, Schedule, TimedChange, TimedFault, TimedProbe
 from kproxy.universes.schedule_files import load_schedule, schedule_source
+from kproxy.universes.simulate_options import SimulateOptions
 
 ROOT = Path(__file__).parents[2]
 MUTANT = (ROOT / "tests" / "mutants" / "kproxy-mutant.toml").read_text()

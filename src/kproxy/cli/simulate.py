@@ -14,12 +14,13 @@ def add_simulate_command(commands: Commands) -> None:
 
 
 def _simulate(options: argparse.Namespace) -> int:
-    from kproxy.universes import command
+    from kproxy.universes.command import run_simulate
+    from kproxy.universes.simulate_options import SimulateOptions
 
     chosen = build_options(
-        command.SimulateOptions,
+        SimulateOptions,
         options,
         seeds=options.shard.part(options.seeds),
         shrink=not options.no_shrink,
     )
-    return command.run_simulate(chosen)
+    return run_simulate(chosen)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import time
@@ -11,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kproxy.conformance.case import Feature
 from kproxy.conformance.generate.case_source import case_source
+from kproxy.conformance.subjects.deviations import PacketFinding
 from kproxy.conformance.subjects.subject import InvalidSubject, Subject, check_mode, load_subject
 from kproxy.conformance.testbeds import environment
 from kproxy.console import Console
@@ -21,9 +20,7 @@ from kproxy.lab.kernels.uml import UmlKernel
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.topology import NODES
 from kproxy.universes import launch
-from kproxy.universes.claims import claimed_part
 from kproxy.universes.conformance_case import InexpressibleSchedule, case_of_schedule
-from kproxy.universes.draw import draw_schedule
 from kproxy.universes.judge import Verdict, Violation, judge_universe
 from kproxy.universes.launch import UniverseRun
 from kproxy.universes.recording import Recording
@@ -32,6 +29,7 @@ from kproxy.universes.schedule import FaultKind, Schedule
 from kproxy.universes.schedule_files import InvalidSchedule, load_schedule, schedule_source
 from kproxy.universes.shell import PROMPT, shell_outputs
 from kproxy.universes.shrink import shrink_schedule
+from kproxy.universes.simulate_options import SimulateOptions
 from kproxy.universes.stop import Stop
 from kproxy.universes.story import describe_sent, story_lines
 from kproxy.universes.timeline import timeline_html
@@ -43,61 +41,6 @@ JUST_AFTER = 0.001
 """Seconds after an unlawful packet at which the state is read."""
 SHRINKING_SECONDS = 240.0
 """Seconds after which a schedule is kept as short as it is by then."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulateOptions:
-    """Subject, and its universes: those of seeds, or of a file.
-
-    ``mode`` empty: all of the subject's; ``length``: seconds of a seed's universe at most; ``other_proxy`` and ``other_binary``: its other version, both empty for none; ``parallel`` 0: one for each processor; ``directory``: for failing schedules, and for
-    what is read at ``until``, if given, also by ``commands``, with ``shell`` also by those of standard input; ``results``: file for a line of each universe.
-    """
-
-    proxy: str
-    binary: str
-    mode: str
-    iptables: str
-    other_proxy: str
-    other_binary: str
-    seeds: range
-    length: float | None
-    replay: Path | None
-    results: Path | None
-    until: float | None
-    commands: Sequence[str]
-    shell: bool
-    parallel: int
-    shrink: bool
-    directory: Path
-    uml_kernel: str
-    form: str = TEXT
-
-    @property
-    def has_other(self) -> bool:
-        """True if there is another version."""
-        return bool(self.other_proxy or self.other_binary)
-
-    @property
-    def problem(self) -> str:
-        """Which options do not go together, empty for none."""
-        if self.shell and not self.stop:
-            return "--shell needs the moment: give --until SECONDS"
-        if self.length and self.has_other:
-            return "--length: another version is run in the calm, which comes late: leave the length out"
-        if self.length and self.replay:
-            return "--length: a schedule of a file is played as it is: leave the length out"
-        return ""
-
-    def schedules(self, features: frozenset[Feature]) -> Iterator[Schedule]:
-        """Schedules of the seeds, for a subject with these features."""
-        for seed in self.seeds:
-            drawn = draw_schedule(seed, seconds=self.length or math.inf, versions=self.has_other)
-            yield claimed_part(drawn, features)
-
-    @property
-    def stop(self) -> Stop | None:
-        """Where each universe is stopped."""
-        return Stop(self.until, tuple(self.commands)) if self.until else None
 
 
 @dataclass(slots=True)
@@ -214,19 +157,15 @@ def excuses(subject: Subject, mode: str) -> Callable[[Violation], str]:
             raise InvalidSubject(f"{subject.name}: there is no fault {name!r} (in `during`); known: {known}")
 
     def excuse(violation: Violation) -> str:
-        known = (
-            deviation.text
-            for deviation in subject.deviations
-            if deviation.excuses_packet(
-                mode,
-                violation.clauses,
-                violation.seen,
-                describe_sent(violation),
-                established=violation.established,
-                source_only=violation.source_only,
-                faults=[kind.name for kind in violation.faults],
-            )
+        found = PacketFinding(
+            clauses=violation.clauses,
+            packet=describe_sent(violation),
+            seen=violation.seen,
+            established=violation.established,
+            source_only=violation.source_only,
+            faults=[kind.name for kind in violation.faults],
         )
+        known = (one.text for one in subject.deviations if one.excuses_packet(mode, found))
         return next(known, "")
 
     return excuse

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
@@ -49,6 +50,22 @@ class Excuse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return f"{', '.join(self.clauses)} at step {step}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PacketFinding:
+    """Packet of a universe that was handled as nothing allows: the clauses it broke, its text, and that of what was seen.
+
+    ``established``: it is not the first of its connection or socket; ``source_only``: its endpoint is lawful, and the source it saw
+    is not; ``faults``: names of those that its node had not recovered from.
+    """
+
+    clauses: Sequence[str]
+    packet: str
+    seen: str
+    established: bool = False
+    source_only: bool = False
+    faults: Sequence[str] = ()
+
+
 class UniverseExcuse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Excuse for packets of universes (`kproxy.universes`) that cite one of these clauses and of which this was seen.
 
@@ -65,24 +82,17 @@ class UniverseExcuse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     source_only: bool = False
     during: tuple[str, ...] = ()
 
-    def covers(
-        self,
-        clauses: Iterable[str],
-        seen: str,
-        packet: str,
-        *,
-        established: bool,
-        source_only: bool,
-        faults: Iterable[str],
-    ) -> bool:
-        """True if it excuses a packet that broke these clauses while there were these faults."""
-        if (self.established and not established) or (self.source_only and not source_only):
+    def covers(self, found: PacketFinding) -> bool:
+        """True if it excuses the packet."""
+        if (self.established and not found.established) or (self.source_only and not found.source_only):
             return False
-        if not fnmatch.fnmatchcase(packet, self.packet):
+        if self.during and set(self.during).isdisjoint(found.faults):
             return False
-        if self.during and set(self.during).isdisjoint(faults):
-            return False
-        return not set(self.clauses).isdisjoint(clauses) and fnmatch.fnmatchcase(seen, self.seen)
+        return (
+            not set(self.clauses).isdisjoint(found.clauses)
+            and fnmatch.fnmatchcase(found.packet, self.packet)
+            and fnmatch.fnmatchcase(found.seen, self.seen)
+        )
 
 
 class Deviation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -103,29 +113,9 @@ class Deviation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         if not self.excuses and not self.universes:
             raise ValueError(f"deviation {self.text!r} excuses nothing: give it excuses, or universes")
 
-    def excuses_packet(
-        self,
-        mode: str,
-        clauses: Sequence[str],
-        seen: str,
-        packet: str,
-        *,
-        established: bool,
-        source_only: bool = False,
-        faults: Sequence[str] = (),
-    ) -> bool:
+    def excuses_packet(self, mode: str, found: PacketFinding) -> bool:
         """True if it excuses a packet of a universe."""
-        return self.mode in {"", mode} and any(
-            one.covers(
-                clauses,
-                seen,
-                packet,
-                established=established,
-                source_only=source_only,
-                faults=faults,
-            )
-            for one in self.universes
-        )
+        return self.mode in {"", mode} and any(one.covers(found) for one in self.universes)
 
     def excuses_for(self, case: str, mode: str) -> tuple[Excuse, ...]:
         """Excuses for a case in a mode."""

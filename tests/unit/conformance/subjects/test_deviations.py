@@ -12,6 +12,7 @@ from kproxy.conformance.engine.judging import Finding
 from kproxy.conformance.subjects.deviations import (
     Deviation,
     Excuse,
+    PacketFinding,
     UniverseExcuse,
     excuse_usage,
     find_excuse,
@@ -80,28 +81,43 @@ def test_what_is_about_another_mode_or_case_is_not_requested() -> None:
     assert list(excuse_usage([deviation("a")], "one", "other.case", [])) == []
 
 
-def test_universes_may_excuse_packets_of_established_flows_alone() -> None:
-    excuse = UniverseExcuse(clauses=("a",), seen="delivered *", established=True)
-    known = Deviation(link="https://example.com", text="it", universes=(excuse,), mode="one")
-    assert known.excuses_packet("one", ["a", "b"], "delivered to it", "a to b", established=True)
-    assert not known.excuses_packet("one", ["a", "b"], "delivered to it", "a to b", established=False)
-    assert not known.excuses_packet("one", ["a", "b"], "silence", "a to b", established=True)
-    assert not known.excuses_packet("two", ["a", "b"], "delivered to it", "a to b", established=True)
+def packet_finding(**fields: object) -> PacketFinding:
+    given: dict[str, object] = {
+        "clauses": ["a", "b"],
+        "packet": "a to b",
+        "seen": "delivered to it",
+        **fields,
+    }
+    return PacketFinding(**given)  # type: ignore[arg-type]
 
 
-def test_universes_may_excuse_packets_of_some_kind_alone() -> None:
-    excuse = UniverseExcuse(clauses=("a",), seen="*", packet="* localhost of *")
-    known = Deviation(link="https://example.com", text="it", universes=(excuse,))
-    for packet, excused in (("host a to web node port localhost of a", True), ("host a to web vip", False)):
-        assert known.excuses_packet("one", ["a"], "silence", packet, established=False) is excused
-
-
-def test_universes_may_excuse_packets_during_a_fault_alone() -> None:
-    excuse = UniverseExcuse(clauses=("a",), seen="*", during=("PROXY_KILLED", "PROXY_STOPPED"))
-    known = Deviation(link="https://example.com", text="it", universes=(excuse,))
-    for faults, excused in (([], False), (["API_REFUSES"], False), (["API_REFUSES", "PROXY_STOPPED"], True)):
-        found = known.excuses_packet("one", ["a"], "silence", "a to b", established=False, faults=faults)
-        assert found is excused
+@pytest.mark.parametrize(
+    ("excuse", "excused", "others"),
+    [
+        ({"seen": "delivered *"}, {}, [{"seen": "silence"}, {"clauses": ["b"]}]),
+        ({"established": True}, {"established": True}, [{}]),
+        ({"source_only": True}, {"source_only": True}, [{}]),
+        (
+            {"packet": "* localhost of *"},
+            {"packet": "host a to web node port localhost of a"},
+            [{"packet": "host a to web vip"}],
+        ),
+        (
+            {"during": ("PROXY_KILLED", "PROXY_STOPPED")},
+            {"faults": ["API_REFUSES", "PROXY_STOPPED"]},
+            [{}, {"faults": ["API_REFUSES"]}],
+        ),
+    ],
+    ids=["what was seen, and a clause", "established", "the source alone", "the packet", "during a fault"],
+)
+def test_universes_may_excuse_packets_by(
+    excuse: dict[str, object], excused: dict[str, object], others: list[dict[str, object]]
+) -> None:
+    universe = UniverseExcuse(**{"clauses": ("a",), "seen": "*", **excuse})  # type: ignore[arg-type]
+    known = Deviation(link="https://example.com", text="it", universes=(universe,), mode="one")
+    assert known.excuses_packet("one", packet_finding(**excused))
+    assert not known.excuses_packet("two", packet_finding(**excused))
+    assert not any(known.excuses_packet("one", packet_finding(**other)) for other in others)
 
 
 def test_a_deviation_excuses_something() -> None:
