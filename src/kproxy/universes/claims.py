@@ -80,6 +80,8 @@ def _claimed_step(step: ChangeStep, features: frozenset[Feature]) -> ChangeStep:
 def _claimed_service(service: CaseService, features: frozenset[Feature]) -> CaseService:
     of_endpoints = _without(ENDPOINT_FIELDS, features)
     endpoints = tuple(replace(one, **of_endpoints) for one in service.endpoints)  # type: ignore[arg-type]
+    if Feature.TERMINATING_ENDPOINTS not in features:  # the condition that is left is always written
+        endpoints = tuple(replace(one, ready=one.ready is not False) for one in endpoints)
     return service.replace(endpoints=endpoints, **_without(FIELDS, features))
 
 
