@@ -98,7 +98,9 @@ def test_a_findings_schedule_shows_it_and_kproxy_is_lawful_in_it(path: Path) -> 
     mode = "ipvs" if "ipvs" in path.stem else "iptables" if path.stem in OF_IPTABLES else "nftables"
     where = mode, OF_IPTABLES.get(path.stem, "auto")
     others = [
-        (name, program, *where) for name, program, other, _ in OTHERS if (name, other) == ("kube-proxy", mode)
+        (name, program, *where)
+        for name, program, other, _ in OTHERS
+        if path.stem.startswith(name) and other == mode
     ]
     for subject in (("kproxy", "", *where), *others):
         (run,) = run_universes(find_kernel(), [schedule], subject, 1)

@@ -163,6 +163,8 @@ def _slice(
 
 
 def _slice_ports(instance: Instance, service: CaseService, shift: int) -> Iterator[Document]:
+    if service.unnumbered_slice_port:
+        yield {"name": "unnumbered", "protocol": "TCP"}
     for port in service.slice_ports or service.ports:
         number = instance.target_port(service, port, shift)
         if service.incomplete_slice_ports:

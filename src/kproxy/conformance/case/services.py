@@ -130,6 +130,8 @@ class CaseService:
     """Ports that its slices list, by name and protocol; None: those of the Service."""
     incomplete_slice_ports: bool = False
     """True if its slices also list a port without a name, one without a number and one of number 0."""
+    unnumbered_slice_port: bool = False
+    """True if its slices also list a port of another name without a number, as the API has it for other uses than Services."""
     legacy_endpoints: tuple[str, ...] = ()
     """Pods that an Endpoints object of its name lists: the API before EndpointSlice; no controller mirrors it here."""
     address_type: str | None = None

@@ -180,7 +180,7 @@ def _of_service(service: CaseService, shape: ClusterShape) -> Iterator[str]:
     if service.type is Type.EXTERNAL_NAME:
         yield "an API server lets no ExternalName Service have a cluster IP"
     if service.incomplete_slice_ports:
-        yield "an API server lets no slice have ports without a number, or two of one name"
+        yield "an API server gives every port of a slice a name, and lets no two have one"
     if any(endpoint.leading_zeros for endpoint in service.endpoints):
         yield "an API server lets no slice have addresses with leading zeros"
     if service.legacy_endpoints:

@@ -26,7 +26,7 @@ OUTSIDE = ClusterShape(outside=True)
         ("cluster-ip.second-service-cidr", FULL, "ServiceCIDR"),
         ("cluster-ip.outside-the-service-cidr", FULL, "its own ServiceCIDRs only"),
         ("objects.external-name-is-left-alone", FULL, "no ExternalName Service"),
-        ("objects.incomplete-endpoint-ports", FULL, "two of one name"),
+        ("objects.incomplete-endpoint-ports", FULL, "no two have one"),
         ("objects.leading-zeros-are-decimal", FULL, "leading zeros"),
         ("proxy-health.of-a-node-that-is-about-to-leave", FULL, "taints of the cluster's nodes"),
         ("objects.legacy-endpoints-are-not-read", FULL, "mirrors Endpoints"),
