@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import shutil
 import subprocess
 import sys
 import time
@@ -123,10 +124,12 @@ def test_writes_may_be_late_and_queries_with_them_or_not(
 
 
 def test_where_memory_is_short_some_writes_and_starts_fail_and_some_do_not(program: Program) -> None:
+    """By its path: a shell that looks for a program in PATH starts the next one of that name where the first start fails."""
+    nft = shutil.which("nft")
     with asyncio.Runner() as runner:
         fault = runner.run(write_faults.refuse_some([program.pid], errno.ENOMEM, 0.0, seed=1))
         try:
-            seen = {program.status("nft add table ip t && echo ran") for _ in range(40)}
+            seen = {program.status(f"{nft} add table ip t && echo ran") for _ in range(40)}
         finally:
             runner.run(fault.end())
     not_started, not_executed, not_written = errno.ENOMEM, 126, 1
