@@ -41,11 +41,13 @@ KPROXY = [
         ("userspace", "nft"),
     )
 ]
+PAGES = Path(__file__).parents[2] / "docs" / "findings"
+FINDINGS = sorted(PAGES.glob("*.py"))
 OTHERS = [
     (name, os.environ[variable], mode, "auto")
     for name, variable in (
         ("kube-proxy", "KPROXY_TEST_KUBE_PROXY"),
-        ("kube-router", "KPROXY_TEST_KUBE_ROUTER"),
+        (str(PAGES / "kube-router.toml"), "KPROXY_TEST_KUBE_ROUTER"),
     )
     if variable in os.environ
     for mode in load_subject(name, os.environ[variable]).modes
@@ -59,15 +61,13 @@ OF_IPTABLES = {
 }
 """Findings in iptables mode, with the variant of the tools: legacy has a lock, and two commits where it matters."""
 
-FINDINGS = sorted((Path(__file__).parents[2] / "docs" / "findings").glob("*.py"))
-
 
 def test_kproxy_is_tested_in_all_modes() -> None:
     assert {mode for _, _, mode, _ in KPROXY} == set(load_subject("kproxy").modes)
 
 
 @pytest.mark.parametrize(
-    "subject", [*KPROXY, *OTHERS], ids=lambda subject: "-".join((subject[0], *subject[2:]))
+    "subject", [*KPROXY, *OTHERS], ids=lambda subject: "-".join((Path(subject[0]).stem, *subject[2:]))
 )
 def test_a_seed_repeats_itself_and_another_does_not(subject: tuple[str, str, str, str]) -> None:
     schedules = [draw_schedule(seed) for seed in (7, 7, 8)]
@@ -100,7 +100,7 @@ def test_a_findings_schedule_shows_it_and_kproxy_is_lawful_in_it(path: Path) -> 
     others = [
         (name, program, *where)
         for name, program, other, _ in OTHERS
-        if path.stem.startswith(name) and other == mode
+        if path.stem.startswith(Path(name).stem) and other == mode
     ]
     for subject in (("kproxy", "", *where), *others):
         (run,) = run_universes(find_kernel(), [schedule], subject, 1)
