@@ -163,6 +163,7 @@ def excuses(subject: Subject, mode: str) -> Callable[[Violation], str]:
             seen=violation.seen,
             established=violation.established,
             source_only=violation.source_only,
+            changing=violation.changing,
             faults=[kind.name for kind in violation.faults],
         )
         known = (one.text for one in subject.deviations if one.excuses_packet(mode, found))

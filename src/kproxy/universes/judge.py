@@ -43,7 +43,7 @@ class Violation:
     """Packet whose outcome no state allows; ``at`` in seconds, ``since``: the earliest state that was considered.
 
     ``established``: it is not the first of its connection or socket; ``source_only``: its endpoint is lawful, and the source it saw
-    is not. ``faults``: those that its node had not recovered from.
+    is not. ``changing``: the rules of its Service may have changed meanwhile. ``faults``: those that its node had not recovered from.
     """
 
     at: float
@@ -54,6 +54,7 @@ class Violation:
     seen: str
     clauses: tuple[ClauseId, ...]
     source_only: bool = False
+    changing: bool = False
     faults: tuple[FaultKind, ...] = ()
 
 
@@ -291,7 +292,6 @@ class _Judge:
         begin, end = seen.at / SECOND, seen.until / SECOND
         if self.history.has_lost_link(begin if opened is None else opened, end):
             raise Unjudged("a link was down")
-        service = sent.to.service
         connection = _sent_before(seen) and bound.packet.protocol is not Protocol.UDP
         if not connection and self.history.has_lost_rules(bound.node, begin):
             raise Unjudged("another program has removed the rules")
@@ -299,7 +299,8 @@ class _Judge:
             raise Unjudged("connection tracking was full")
         if _DELETED in lawful.clauses and self._was_lost_unseen(sent, begin):
             raise Unjudged("its frontend went while no proxy could see it")
-        if _broke_off(seen, bound.packet) and self.history.is_changing(service, bound.node, begin, end):
+        changing = self.history.is_changing(sent.to.service, bound.node, begin, end)
+        if _broke_off(seen, bound.packet) and changing:
             raise Unjudged("the rules may have changed between packet and answer")
         self.violations.append(
             Violation(
@@ -311,6 +312,7 @@ class _Judge:
                 seen=seen.text,
                 clauses=lawful.clauses,
                 source_only=not _endpoints(_outcomes(seen)).isdisjoint(_endpoints(lawful.outcomes)),
+                changing=changing,
                 faults=self.history.faults(bound.node, begin, end),
             )
         )

@@ -161,6 +161,19 @@ def test_a_deviation_may_excuse_the_source_alone(seen: str, excused: bool) -> No
     assert (violation.source_only, bool(excuse(violation))) == (excused, excused)
 
 
+@pytest.mark.parametrize(
+    ("at", "stopped", "changing"),
+    [(20.05, "", True), (20.5, "", False), (20.5, "a", True), (20.5, "b", False), (19.9, "", False)],
+    ids=["just changed", "changed before", "a sync is late", "another node's sync is late", "changes next"],
+)
+def test_a_deviation_may_excuse_what_meets_rules_that_change(at: float, stopped: str, changing: bool) -> None:  # noqa: FBT001
+    fault = TimedFault(at=19.0, seconds=2.0, kind=FaultKind.PROXY_STOPPED, node=stopped)
+    probe = TimedProbe(at=at, sender=pod("a2"), to=WEB.cluster_ip)
+    schedule = replace(SCHEDULE, probes=(probe,), faults=(fault,) if stopped else ())
+    (violation,) = verdict(Failure.DROPPED, schedule=schedule).violations
+    assert violation.changing is changing
+
+
 def test_a_fault_that_does_not_exist_excuses_nothing() -> None:
     universe = UniverseExcuse(clauses=("a",), seen="*", during=("PROXY_GONE",))
     deviation = Deviation(link="https://example.com", text="known", universes=(universe,))

@@ -55,7 +55,8 @@ class PacketFinding:
     """Packet of a universe that was handled as nothing allows: the clauses it broke, its text, and that of what was seen.
 
     ``established``: it is not the first of its connection or socket; ``source_only``: its endpoint is lawful, and the source it saw
-    is not; ``faults``: names of those that its node had not recovered from.
+    is not; ``changing``: the rules of its Service may have changed meanwhile; ``faults``: names of those that its node had not
+    recovered from.
     """
 
     clauses: Sequence[str]
@@ -63,6 +64,7 @@ class PacketFinding:
     seen: str
     established: bool = False
     source_only: bool = False
+    changing: bool = False
     faults: Sequence[str] = ()
 
 
@@ -71,7 +73,8 @@ class UniverseExcuse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     ``seen``: a glob over the text of the observation; ``packet``: one over that of the packet (`host b to web node port localhost of b`);
     ``established``: only packets that are not the first of their connection or socket; ``source_only``: only packets at a lawful
-    endpoint, which saw another source than it must; ``during``: only while one of these faults
+    endpoint, which saw another source than it must; ``changing``: only packets that may have met rules which were being written:
+    their Service changed at the same time, or a sync is late; ``during``: only while one of these faults
     (`kproxy.universes.schedule.FaultKind`, by name) lasts on the packet's node, or until it must have recovered.
     """
 
@@ -80,16 +83,20 @@ class UniverseExcuse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     packet: Annotated[str, msgspec.Meta(min_length=1)] = "*"
     established: bool = False
     source_only: bool = False
+    changing: bool = False
     during: tuple[str, ...] = ()
 
     def covers(self, found: PacketFinding) -> bool:
         """True if it excuses the packet."""
-        if (self.established and not found.established) or (self.source_only and not found.source_only):
-            return False
-        if self.during and set(self.during).isdisjoint(found.faults):
-            return False
+        unmet = (
+            self.established and not found.established,
+            self.source_only and not found.source_only,
+            self.changing and not found.changing,
+            self.during and set(self.during).isdisjoint(found.faults),
+        )
         return (
-            not set(self.clauses).isdisjoint(found.clauses)
+            not any(unmet)
+            and not set(self.clauses).isdisjoint(found.clauses)
             and fnmatch.fnmatchcase(found.packet, self.packet)
             and fnmatch.fnmatchcase(found.seen, self.seen)
         )

@@ -97,6 +97,7 @@ def packet_finding(**fields: object) -> PacketFinding:
         ({"seen": "delivered *"}, {}, [{"seen": "silence"}, {"clauses": ["b"]}]),
         ({"established": True}, {"established": True}, [{}]),
         ({"source_only": True}, {"source_only": True}, [{}]),
+        ({"changing": True}, {"changing": True}, [{}]),
         (
             {"packet": "* localhost of *"},
             {"packet": "host a to web node port localhost of a"},
@@ -108,7 +109,14 @@ def packet_finding(**fields: object) -> PacketFinding:
             [{}, {"faults": ["API_REFUSES"]}],
         ),
     ],
-    ids=["what was seen, and a clause", "established", "the source alone", "the packet", "during a fault"],
+    ids=[
+        "what was seen, and a clause",
+        "established",
+        "the source alone",
+        "rules that change",
+        "the packet",
+        "during a fault",
+    ],
 )
 def test_universes_may_excuse_packets_by(
     excuse: dict[str, object], excused: dict[str, object], others: list[dict[str, object]]
