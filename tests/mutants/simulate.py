@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import math
 import os
 import sys
 import time
@@ -41,6 +42,15 @@ class BrokenUniverse(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """How universes are played; ``length``: of a universe in seconds, at most."""
+
+    kernel: UmlKernel
+    parallel: int
+    length: float
+
+
+@dataclass(frozen=True, slots=True)
 class Search:
     """Result of a search: the seed that was unlawful, None for none; ``broken``: a universe could not be judged."""
 
@@ -61,6 +71,9 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="GLOB", help="only these mutants")
     parser.add_argument("--seeds", type=int, default=200, metavar="N", help="seeds to play for each")
     parser.add_argument("--parallel", type=int, default=os.cpu_count() or 1, metavar="N")
+    parser.add_argument(
+        "--length", type=float, default=math.inf, metavar="SECONDS", help="of a universe, at most"
+    )
     parser.add_argument("--no-control", dest="control", action="store_false", help="leave the control out")
     options = parser.parse_args()
     os.environ["PYTHONPATH"] = (
@@ -68,15 +81,13 @@ def main() -> int:
     )
     chosen = [one for one in HISTORIES if any(fnmatch.fnmatchcase(one.name, g) for g in options.names or "*")]
     try:
-        kernel = find_kernel()
-        if options.control and (
-            problem := _failed_control(kernel, {one.mode for one in chosen}, options.parallel)
-        ):
+        search = SearchOptions(find_kernel(), options.parallel, options.length)
+        if options.control and (problem := _failed_control(search, {one.mode for one in chosen})):
             print(problem)
             return CANNOT_RUN
         searches = []
         for one in chosen:
-            searches.append(_search(kernel, one, options.seeds, options.parallel))
+            searches.append(_search(search, one, options.seeds))
             print(searches[-1], flush=True)
     except (LabError, BrokenUniverse) as reason:
         print(reason)
@@ -88,22 +99,23 @@ def main() -> int:
     return FOUND if len(searches) - found <= MISSED else SURVIVED
 
 
-def _failed_control(kernel: UmlKernel, modes: set[str], parallel: int) -> str:
+def _failed_control(options: SearchOptions, modes: set[str]) -> str:
     """Why the subject without a defect is not lawful; empty if it is."""
     for mode in sorted(modes):
-        for seed, verdict in _verdicts(kernel, "none", mode, range(CONTROLS), parallel):
+        for seed, verdict in _verdicts(options, "none", mode, range(CONTROLS)):
             if verdict.unlawful:
                 return f"control, {mode}, seed {seed}: {_text(verdict)}"
         print(f"control, {mode}: {CONTROLS} seeds lawful", flush=True)
     return ""
 
 
-def _search(kernel: UmlKernel, wrong: Mutant, seeds: int, parallel: int) -> Search:
+def _search(options: SearchOptions, wrong: Mutant, seeds: int) -> Search:
     began = time.monotonic()
-    for start in range(0, seeds, 2 * parallel):  # both variants keep all cores busy
-        some = range(start, min(start + 2 * parallel, seeds))
+    at_once = 2 * options.parallel  # both variants keep all cores busy
+    for start in range(0, seeds, at_once):
+        some = range(start, min(start + at_once, seeds))
         try:
-            verdicts = dict(_verdicts(kernel, wrong.name, wrong.mode, some, parallel))
+            verdicts = dict(_verdicts(options, wrong.name, wrong.mode, some))
         except BrokenUniverse as reason:
             return Search(wrong, None, time.monotonic() - began, str(reason), broken=True)
         if bad := [seed for seed in some if verdicts[seed].unlawful]:
@@ -112,20 +124,21 @@ def _search(kernel: UmlKernel, wrong: Mutant, seeds: int, parallel: int) -> Sear
 
 
 def _verdicts(
-    kernel: UmlKernel, name: str, mode: str, seeds: Sequence[int], parallel: int
+    options: SearchOptions, name: str, mode: str, seeds: Sequence[int]
 ) -> Iterator[tuple[int, Verdict]]:
     for variant, some in (("nft", [s for s in seeds if s % 2 == 0]), ("legacy", [s for s in seeds if s % 2])):
-        yield from _verdicts_with(kernel, name, (mode, variant), some, parallel)
+        yield from _verdicts_with(options, name, (mode, variant), some)
 
 
 def _verdicts_with(
-    kernel: UmlKernel, name: str, how: tuple[str, str], seeds: Sequence[int], parallel: int
+    options: SearchOptions, name: str, how: tuple[str, str], seeds: Sequence[int]
 ) -> Iterator[tuple[int, Verdict]]:
     """Verdicts in a mode and with a variant of iptables."""
     mode, _ = how
     arguments = (str(SUBJECT), name, *how)
     excuse = excuses(load_subject("kproxy"), mode)
-    for run in run_universes(kernel, map(draw_schedule, seeds), arguments, parallel):
+    schedules = (draw_schedule(seed, seconds=options.length) for seed in seeds)
+    for run in run_universes(options.kernel, schedules, arguments, options.parallel):
         if run.recording is None:
             raise BrokenUniverse(f"{name}, {mode}, seed {run.schedule.seed}: {run.error}")
         verdict = judge_universe(run.schedule, run.recording, excuse)
