@@ -171,7 +171,10 @@ def test_a_deviation_may_excuse_what_meets_rules_that_change(at: float, stopped:
     probe = TimedProbe(at=at, sender=pod("a2"), to=WEB.cluster_ip)
     schedule = replace(SCHEDULE, probes=(probe,), faults=(fault,) if stopped else ())
     (violation,) = verdict(Failure.DROPPED, schedule=schedule).violations
-    assert violation.changing is changing
+    universe = UniverseExcuse(clauses=("cluster-ip.reaches-ready-endpoint",), seen="*", changing=True)
+    deviation = Deviation(link="https://example.com", text="known", universes=(universe,))
+    excuse = excuses(replace(load_subject("kproxy"), deviations=(deviation,)), "iptables")
+    assert (violation.changing, bool(excuse(violation))) == (changing, changing)
 
 
 def test_a_fault_that_does_not_exist_excuses_nothing() -> None:
