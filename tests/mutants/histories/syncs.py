@@ -131,19 +131,17 @@ def _clean_first(bring: Function) -> Function:
     return brought
 
 
-def _clean_once(remove: Function) -> Function:
+def _clean_once(failed: Function) -> Function:
     """A plan counts as cleaned when it is made, though its write failed."""
 
-    def brought(self: Any, cluster: Any) -> Any:  # noqa: ANN401
-        try:
-            return remove(self, cluster)
-        except HostError:
-            plan = self._plan
+    def after_failure(self: Any, started: float, *, full: bool) -> None:  # noqa: ANN401
+        failed(self, started, full=full)
+        if plan := self._plan:
             services = tuple(s for s in plan.services if s.protocol.name == "UDP")
             self.cleaner._handled = (plan.node_ports, services, plan.service_cidrs)
-            raise
+            self.cleaner._unsure = False
 
-    return brought
+    return after_failure
 
 
 def _clean_removed_only(remove: Function) -> Function:
@@ -216,7 +214,7 @@ MUTANTS: tuple[Mutant, ...] = (
     mutant(
         "history.cleaned-once",
         "Stale connections of a change whose first write failed are never removed.",
-        Patch(f"{FAMILY_SYNC}_bring_up_to_date", _clean_once),
+        Patch(f"{FAMILY_SYNC}_failed", _clean_once),
     ),
     in_nftables(
         "history.cleaned-if-removed",
