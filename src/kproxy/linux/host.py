@@ -12,6 +12,7 @@ import errno
 import fcntl
 import os
 import shlex
+import shutil
 import subprocess
 import threading
 from pathlib import Path
@@ -172,13 +173,20 @@ def _reap(process: int) -> None:
 def _start(
     argv: Sequence[str], out: IO[bytes], err: IO[bytes], environment: Mapping[str, str] | None
 ) -> subprocess.Popen[bytes]:
+    """Start a tool, which is the first of its name in PATH.
+
+    Left to find it, Python would start the next of that name where the first cannot be started (ENOMEM): it may be another
+    program, as ``iptables`` of a legacy and of an nftables-based package.
+    """
+    variables = {**os.environ, **(environment or {})}
     try:
         process = subprocess.Popen(
             argv,
+            executable=shutil.which(argv[0], path=variables.get("PATH")),
             stdin=subprocess.PIPE,
             stdout=out,
             stderr=err,
-            env={**os.environ, **environment} if environment else None,
+            env=variables,
         )
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.EACCES):

@@ -1,5 +1,6 @@
 """The seam to the machine reports what went wrong in a way code and people can use."""
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,6 +54,22 @@ def test_a_command_that_is_not_there_is_unsupported() -> None:
     with pytest.raises(HostError, match="kproxy-no-such-command") as caught:
         host.run_tool(("kproxy-no-such-command",))
     assert caught.value.reason is Reason.UNSUPPORTED
+
+
+def test_a_command_that_does_not_start_is_not_replaced_by_another_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "first" / "tool", tmp_path / "second" / "tool"
+    for tool, text in ((first, "not a program"), (second, "#!/bin/sh\necho second\n")):
+        tool.parent.mkdir()
+        tool.write_text(text)
+        tool.chmod(0o755)
+    path = os.environ["PATH"]
+    monkeypatch.setenv("PATH", f"{second.parent}:{first.parent}:{path}")
+    assert host.run_tool(("tool",)) == "second\n"
+    monkeypatch.setenv("PATH", f"{first.parent}:{second.parent}:{path}")
+    with pytest.raises(HostError, match="Exec format error"):
+        host.run_tool(("tool",))
 
 
 def test_a_command_that_does_not_end_is_ended() -> None:
