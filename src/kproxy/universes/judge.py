@@ -163,11 +163,13 @@ class _Judge:
                 )
             )
 
-    def judge_new(self, sent: Packets, seen: Probed | FlowExchanged) -> None:
-        """Judge the first packet of a connection or socket, or one of a socket that has had no answer.
+    def judge_new(self, sent: Packets, seen: Probed | FlowExchanged, *, strayed: bool = False) -> None:
+        """Judge the first packet of a connection or socket, or one of a socket that has had no answer from an endpoint.
 
-        What such a socket sent while there was no Service has a connection tracking entry until the proxy removes it. IPVS
-        serves the packet in spite of that entry, and the entry misleads the answer: until it must be gone this is lawful.
+        What such a socket sent while there was no Service has a connection tracking entry until the proxy removes it, at the
+        latest when there is an endpoint (``conntrack.udp.served-after-first-endpoint``). IPVS serves the packet in spite of
+        that entry, and the kernel drops the answer, whose own entry would be the reverse of it (``conntrack -S`` counts it in
+        insert_failed): until the entry must be gone this is lawful. ``strayed``: the socket has sent such a packet.
         """
         with self._counted():
             node, packet = self._facts(sent)
@@ -182,22 +184,26 @@ class _Judge:
                     self._require_answerable(sent, expectation)
                 lawful |= expectation.outcomes
                 clauses |= dict.fromkeys(expectation.clauses)
-            if _sent_before(seen) and not outcomes and Failure.UNTOUCHED in lawful:
+            without_endpoint = Failure.UNTOUCHED in lawful or (strayed and Failure.REJECTED in lawful)
+            if _sent_before(seen) and not outcomes and without_endpoint:
                 return
             self._blame(sent, seen, Expectation(frozenset(lawful), tuple(clauses)))
 
     def judge_flow(self, flow: TimedFlow, exchanges: Iterable[FlowExchanged]) -> None:
         """Judge all exchanges of a flow."""
         last: frozenset[Delivered] = frozenset()
-        opened = 0.0
+        opened, strayed = 0.0, False
         for seen in exchanges:
-            opened = seen.at / SECOND if seen.opened else opened
+            if seen.opened:
+                opened, strayed = seen.at / SECOND, False
             if seen.opened or not last:
-                self.judge_new(flow, seen)
+                self.judge_new(flow, seen, strayed=strayed)
             else:
                 self._judge_established(flow, seen, last, opened)
             if not seen.unclear:
-                last = frozenset(one for one in _outcomes(seen) if isinstance(one, Delivered))
+                outcomes = _outcomes(seen)
+                last = frozenset(one for one in outcomes if isinstance(one, Delivered))
+                strayed = Failure.UNTOUCHED in outcomes or (strayed and not last)
 
     def _judge_established(
         self, flow: TimedFlow, seen: FlowExchanged, last: frozenset[Delivered], opened: float

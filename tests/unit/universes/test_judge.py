@@ -314,6 +314,40 @@ def test_a_frontend_that_went_while_no_proxy_ran_is_not_judged(
     assert found.unjudged == ({} if bad else {"its frontend went while no proxy could see it": 1})
 
 
+@pytest.mark.parametrize(
+    ("first", "lost_at", "bad"),
+    [
+        (Failure.UNTOUCHED, 31, False),
+        (Failure.UNTOUCHED, 36, True),
+        (Failure.REJECTED, 31, True),
+    ],
+    ids=["an entry of before may be there", "it must be gone", "there is none"],
+)
+def test_an_entry_made_without_a_service_may_cost_an_answer_until_it_must_be_gone(
+    first: Failure,
+    lost_at: int,
+    bad: bool,  # noqa: FBT001
+) -> None:
+    """The Service is there without an endpoint for long enough; then an endpoint comes."""
+    idle = UDP.replace(endpoints=())
+    changes = (
+        TimedChange(at=0.0, step=Apply(UDP)),
+        TimedChange(at=2.0, step=Delete(service=UDP)),
+        TimedChange(at=10.0, step=Apply(idle)),
+        TimedChange(at=30.0, step=Apply(UDP)),
+    )
+    flow = TimedFlow(at=6.0, sender=pod("a2"), to=UDP.cluster_ip, pause=1.0)
+    schedule = replace(SCHEDULE, changes=changes, probes=(), flows=(flow,))
+    lines = [
+        FlowExchanged(
+            at=at * SECOND, until=at * SECOND, number=0, opened=at == 6, outcomes=outcomes_text(outcomes)
+        )
+        for at, outcomes in ((6, (first,)), (20, (Failure.REJECTED,)), (lost_at, ()))
+    ]
+    found = judge_universe(schedule, Recording(tuple(lines)))
+    assert [one.at for one in found.violations if one.at > 6] == ([lost_at] if bad else [])
+
+
 def test_a_failure_of_the_subject_is_one_and_of_the_harness_is_not() -> None:
     for blamed in (True, False):
         found = verdict(failure=(Failed(at=5, subject=blamed, text="it ended"),))
