@@ -76,12 +76,25 @@ def _drained_stays(additions: Function) -> Function:
 
 
 def _keeps_picture(reading: Function) -> Function:
-    """After a failure what was known of the kernel is taken for what is there."""
+    """What is known of the kernel is not read again after a failure."""
 
     def read(self: Any, desired: Any) -> Any:  # noqa: ANN401
         return self._actual if self._actual.servers else reading(self, desired)
 
     return read
+
+
+def _records_first(_: Function) -> Function:
+    """Commands are taken for done when they are sent."""
+
+    def send(self: Any, orders: Any) -> None:  # noqa: ANN401
+        from kproxy.proxy.backends.ipvs.kernel.applier import _record_command  # noqa: PLC0415
+
+        for order in orders:
+            _record_command(self._actual, order)
+        self._ipvs.send(orders, self._family)
+
+    return send
 
 
 def _lock_is_done(restore: Function) -> Function:
@@ -134,8 +147,9 @@ MUTANTS: tuple[Mutant, ...] = (
         Patch(f"{IPVS}diff:_ServerCommands.additions", _drained_stays),
     ),
     in_ipvs(
-        "history.picture-kept",
-        "After a failed write what was known of IPVS is taken for what is there.",
+        "history.picture-ahead",
+        "After a failed write what it would have done to IPVS is taken for done.",
         Patch(f"{IPVS}kernel.applier:IpvsKernel._read", _keeps_picture),
+        Patch(f"{IPVS}kernel.applier:IpvsKernel._send", _records_first),
     ),
 )
