@@ -155,9 +155,9 @@ def reason_against_case(kernel: uml.UmlKernel, path: Path, arguments: Sequence[s
 
 
 def constant_environment() -> dict[str, str]:
-    """Environment of every process in a universe: of this one's the paths alone, as absolute ones."""
+    """Environment of every process in a universe: of this one's the paths alone, as absolute ones of folders that are there."""
     return {
-        **{name: _absolute(os.environ[name]) for name in ("PATH", "PYTHONPATH") if name in os.environ},
+        **{name: _present(os.environ[name]) for name in ("PATH", "PYTHONPATH") if name in os.environ},
         **({"PYTHONPYCACHEPREFIX": folder} if (folder := bytecode_folder()) else {}),
         "PYTHONHASHSEED": "0",
         **GO,
@@ -195,8 +195,10 @@ def bytecode_folder() -> str:
     return str(folder)
 
 
-def _absolute(paths: str) -> str:
-    return os.pathsep.join(str(Path(path).absolute()) for path in paths.split(os.pathsep))
+def _present(paths: str) -> str:
+    """Paths that are there, each once: what a shell has beside them would make its universes others."""
+    there = (Path(path).absolute() for path in paths.split(os.pathsep) if Path(path).exists())
+    return os.pathsep.join(map(str, dict.fromkeys(there)))
 
 
 def program_path(program: str) -> str:

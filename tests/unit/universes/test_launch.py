@@ -1,4 +1,4 @@
-"""Bytecode that guests share: made once, made again when sources are newer, and done without where it cannot be."""
+"""Environment of guests, and bytecode that they share: made once, made again when sources are newer, and done without where it cannot be."""
 
 from __future__ import annotations
 
@@ -53,3 +53,15 @@ def test_where_no_bytecode_can_be_made_guests_compile(folder: Path, monkeypatch:
     assert found() == "", "a failed attempt is no success later"
     monkeypatch.setenv("XDG_CACHE_HOME", "/run/cache")
     assert found() == "", "a guest has its own /run"
+
+
+def test_folders_that_are_not_there_or_are_there_before_make_no_other_universe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "/usr/bin")
+    plain = launch.constant_environment()
+    monkeypatch.setenv("PATH", "/nowhere:/usr/bin:/usr/bin:nowhere")
+    assert launch.constant_environment() == plain
+    monkeypatch.setenv("PATH", ".:/usr/bin")
+    assert launch.constant_environment()["PATH"] == f"{tmp_path}:/usr/bin"
