@@ -63,7 +63,11 @@ _PHRASES = (
             "command not found",
         ),
     ),
-    (Reason.MISSING, ("no chain/target/match", "no such file", "does not exist", "matching rule exist")),
+    # iptables-nft calls a chain that does not exist incompatible
+    (
+        Reason.MISSING,
+        ("no chain/target/match", "no such file", "does not exist", "matching rule exist", "incompatible"),
+    ),
 )
 
 _ERRNO_REASONS = {

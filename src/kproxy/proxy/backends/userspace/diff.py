@@ -1,7 +1,8 @@
 """Transactions of userspace mode: blocks for ``iptables-restore --noflush`` from one state to another.
 
 A packet may come between any two blocks, and no address may be neither served nor refused meanwhile.  So filter first gets
-the new rules behind the old ones, then nat is written, then filter's old rules go.  A refusal of some senders stands only where nat
+the new rules behind the old ones, then nat is written, then filter's old rules go; any of the blocks may fail, and those before it
+stay.  A refusal of some senders stands only where nat
 serves others: where nat begins to serve the address it comes last, and where nat ceases to it goes first, else all would meet it.
 Chains are written whole.  Pure.
 """
@@ -10,18 +11,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kproxy.proxy.backends.userspace import names
 from kproxy.proxy.backends.xtables.blocks import Block, declared
 from kproxy.proxy.backends.xtables.rules import TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from kproxy.proxy.backends.userspace.desired_state import DesiredState
     from kproxy.proxy.backends.xtables.rules import ChainName, Destination
 
 
-def diff(last_applied: DesiredState | None, desired: DesiredState) -> tuple[Block, ...]:
-    """Blocks from the state applied last to the desired one; from an unknown one (None) the new filter rules are appended first."""
+def diff(
+    last_applied: DesiredState | None, desired: DesiredState, refusals: Iterable[str] = ()
+) -> tuple[Block, ...]:
+    """Blocks from the state applied last to the desired one; of an unknown one (None) only its ``refusals`` are known.
+
+    These are the rules of `names.PORTALS_FILTER` that the kernel has, without ``-A CHAIN``.
+    """
     nat, filter_ = desired.tables[TableName.NAT], desired.tables[TableName.FILTER]
     mangle = desired.tables[TableName.MANGLE]
     if last_applied is not None and last_applied == desired:
@@ -31,7 +38,7 @@ def diff(last_applied: DesiredState | None, desired: DesiredState) -> tuple[Bloc
     if before is None or before[TableName.MANGLE] != mangle:
         blocks.append(_whole(TableName.MANGLE, mangle))
     if before is None or before[TableName.FILTER] != filter_:
-        blocks.append(_whole(TableName.FILTER, _filter_during_nat_change(last_applied, desired)))
+        blocks.append(_whole(TableName.FILTER, _filter_during_nat_change(last_applied, desired, refusals)))
     if before is None or before[TableName.NAT] != nat:
         blocks.append(_whole(TableName.NAT, nat))
     if before is None or before[TableName.FILTER] != filter_:
@@ -40,7 +47,7 @@ def diff(last_applied: DesiredState | None, desired: DesiredState) -> tuple[Bloc
 
 
 def _filter_during_nat_change(
-    last_applied: DesiredState | None, desired: DesiredState
+    last_applied: DesiredState | None, desired: DesiredState, refusals: Iterable[str]
 ) -> Mapping[ChainName, tuple[str, ...]]:
     """Filter's chains while nat changes: the new rules behind the old ones.
 
@@ -48,7 +55,8 @@ def _filter_during_nat_change(
     """
     chains = desired.tables[TableName.FILTER]
     if last_applied is None:
-        return chains
+        both = (*refusals, *chains[names.PORTALS_FILTER])
+        return {**chains, names.PORTALS_FILTER: tuple(dict.fromkeys(both))}
     before, after = _served(last_applied), _served(desired)
     waiting, gone = _refusals(desired, after - before), _refusals(last_applied, before - after)
     found = {}

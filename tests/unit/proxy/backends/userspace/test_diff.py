@@ -81,6 +81,15 @@ def test_only_tables_that_differ_are_written() -> None:
     assert [table for table, _ in texts(state(("a",), ("r",)), state(("b",), ("r",)))] == [TableName.NAT]
 
 
+def test_of_an_unknown_state_refusals_stay_until_nat_is_written() -> None:
+    """The write of nat may fail, and what was refused must not be sent on meanwhile."""
+    blocks = diff(None, state(("-j DNAT",), ("-j NEW",)), ["-j OLD", "-j NEW", "-j NEW"])
+    of_filter = [block for block in blocks if block.table is TableName.FILTER]
+    written = [[line for line in block.lines if line.startswith("-A")] for block in of_filter]
+    old, new = (f"-A {names.PORTALS_FILTER} -j {which}" for which in ("OLD", "NEW"))
+    assert written == [[old, new], [new]]
+
+
 def test_of_an_unknown_state_everything_is_written() -> None:
     blocks = diff(None, state(("a",)))
     assert [block.table for block in blocks] == [

@@ -101,7 +101,7 @@ class IptablesChains:
         try:
             return self.tools.list_rules(table, chain)
         except HostError as error:
-            if error.reason in {Reason.MISSING, Reason.OTHER}:
+            if error.reason is Reason.MISSING:
                 return []
             raise
 

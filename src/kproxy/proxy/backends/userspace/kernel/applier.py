@@ -53,7 +53,7 @@ class UserspaceKernel:
         desired = self._latest = desired_state(plan, self._latest, keep_sources=self._keep_sources)
         if believed is None and self._keep_sources:
             add_marked_route(plan.family, ANSWER_ROUTE)
-        blocks = [*diff(believed, desired), *(self._missing_hooks() if believed is None else ())]
+        blocks = diff(believed, desired) if believed is not None else self._rewrite(desired)
         if blocks:
             self._tools.restore(blocks)
         self._last_applied = desired
@@ -65,6 +65,10 @@ class UserspaceKernel:
             rules={t.value: RuleCounts(counts[t] if t in written else 0, counts[t]) for t in counts},
             seconds=time.monotonic() - started,
         )
+
+    def _rewrite(self, desired: DesiredState) -> tuple[Block, ...]:
+        refusals = jumps.list_chain_rules(self._tools, TableName.FILTER, names.PORTALS_FILTER)
+        return (*diff(None, desired, refusals), *self._missing_hooks())
 
     def find_drift(self, *, thorough: bool = True) -> tuple[str, ...]:
         """Missing jumps, and chains with another number of rules than was written; only when ``thorough``."""

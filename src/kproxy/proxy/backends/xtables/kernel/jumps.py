@@ -45,12 +45,11 @@ def _present_jumps(tools: Tools, wanted: HookRules) -> list[str]:
 
 
 def list_chain_rules(tools: Tools, table: TableName, chain: str) -> list[str]:
-    """A chain's rules without ``-A CHAIN``; none where it does not exist, or the tool cannot read it."""
+    """A chain's rules without ``-A CHAIN``; none where it does not exist, or iptables-nft cannot show it."""
     try:
         lines = tools.list_rules(table, chain)
     except HostError as error:
-        # iptables-nft calls a chain that does not exist "incompatible", so OTHER means missing too
-        if error.reason in {Reason.MISSING, Reason.OTHER}:
+        if error.reason is Reason.MISSING:
             return []
         raise
     prefix = f"-A {chain} "

@@ -105,8 +105,7 @@ class Tools:
         try:
             host.run_tool(argv, environment=self.environment)
         except HostError as error:
-            # iptables-nft calls a chain that does not exist "incompatible", so OTHER means missing too
-            if error.reason in {Reason.MISSING, Reason.OTHER}:
+            if error.reason is Reason.MISSING:
                 return False
             raise
         return True
