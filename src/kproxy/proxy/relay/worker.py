@@ -2,7 +2,8 @@
 
 Theory of operation.  The daemon (`kproxy.proxy.relay.workers`) connects to the worker's Unix socket, once for each family, and sends what
 is to be served.  When it is gone, by whatever end, the worker goes on with the ports that it has: clients notice nothing.  The next daemon connects,
-is sent which ports are open, and corrects the difference.  So there is nothing to hand over at a restart.
+is sent which ports are open, and corrects the difference.  So there is nothing to hand over at a restart.  Requests for a family are carried
+out one after the other: one that a daemon left behind, when it was killed, must not undo what the next daemon wants.
 
 A worker that no daemon comes back to does not stay: after `LEASE_SECONDS` it closes its ports, and once its connections
 have ended, at the latest after `DRAIN_SECONDS`, the process ends.  A worker of another release gives its sockets to the new ones,
@@ -53,6 +54,7 @@ class Worker:
         self._first_turn = first_turn
         self._path, self._lease = path, lease_seconds
         self._relays: dict[Family, LocalRelay] = {}
+        self._in_turn = {family: threading.Lock() for family in Family}
         self._attached: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -112,7 +114,7 @@ class Worker:
 
     def _control(self, controller: socket.socket) -> None:
         """Serve one daemon, for one family; of two daemons, the last request counts."""
-        relay: LocalRelay | None = None
+        family: Family | None = None
         with controller, suppress(OSError):
             while not self._ended.is_set():
                 try:
@@ -121,14 +123,15 @@ class Worker:
                     log.warning("relay: a daemon of another release: %s", error)
                     break
                 if isinstance(request, wire.SelectFamily):
-                    relay = self._relay(request.family)
+                    family = request.family
                 if isinstance(request, wire.EndWorker):
                     self.end()
                     break
                 if isinstance(request, wire.FindSocket):
                     wire.send(controller, find_socket(self.relays, request))
-                elif relay is not None:
-                    reply, given = self._answer(relay, request, sockets)
+                elif family is not None:
+                    with self._in_turn[family]:
+                        reply, given = self._answer(self._relay(family), request, sockets)
                     wire.send(controller, reply, given)
                     for each in given:
                         each.close()

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from unittest import mock
@@ -126,6 +126,34 @@ def test_counts_do_not_wait_for_a_sync(workers: list[Worker], endpoint: tuple[st
     with relay._lock:
         assert relay.count() is before
     assert relay.count() is not before
+
+
+def test_a_request_of_an_earlier_daemon_does_not_undo_what_the_next_one_wants(
+    workers: list[Worker], endpoint: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker queries connection tracking for the first one meanwhile, and the daemon is killed."""
+    old, new = (port(where, protocol=Protocol.UDP) for where in (endpoint, ("127.0.0.2", 1)))
+    begun, go_on, real = threading.Event(), threading.Event(), LocalRelay._doubt_flows
+
+    def slow(relay: LocalRelay, before: Iterable[RelayPort], now: Iterable[RelayPort]) -> None:
+        if not begun.is_set():
+            begun.set()
+            assert go_on.wait(5)
+        real(relay, before, now)
+
+    monkeypatch.setattr(LocalRelay, "_doubt_flows", slow)
+    earlier, later = relay_of(), relay_of()
+    wanted = (earlier, old), (later, new)
+    updates = [threading.Thread(target=one.update, args=([each],)) for one, each in wanted]
+    updates[0].start()
+    assert begun.wait(5)
+    updates[1].start()
+    time.sleep(0.1)
+    go_on.set()
+    for update in updates:
+        update.join()
+    served = [each for one in workers for relay in one.relays for each in relay._served.values()]
+    assert served == [new]
 
 
 def test_a_worker_that_cannot_be_replaced_is_tried_again_after_pauses(
