@@ -84,7 +84,8 @@ class PortalDataplane(WrappedDataplane):
     """A dataplane whose rules send packets to the relay, which has sockets for each pool of a service port.
 
     The sockets are open before rules lead to them, and closed when none does any more.  All are bound to one address of the node.
-    Of what an earlier daemon served nothing is known but the sockets that it left open: UDP flows that come to one of them end with it.
+    UDP flows that come to a socket end with it, whatever address they were sent to: of what an earlier daemon served nothing is known
+    but the sockets that it left open.
     """
 
     def __init__(
@@ -97,7 +98,8 @@ class PortalDataplane(WrappedDataplane):
         super().__init__(plane)
         self._relay, self._portals, self._addresses = relay, portals, addresses
         self._address: Address | None = None
-        self._left_open: Mapping[RelayKey, int] | None = None
+        self._open: Mapping[RelayKey, int] | None = None
+        """Sockets that rules may lead to; None: those that an earlier daemon left open."""
 
     def apply(self, plan: Plan) -> Applied:
         """Apply a plan; a socket that cannot be opened costs no other Service its own.
@@ -105,18 +107,19 @@ class PortalDataplane(WrappedDataplane):
         Endpoints change once the rules are written: while the kernel refuses, all stays as it was (``writes.refused.rules-kept``).
         """
         node = tuple(self._addresses())
-        if self._left_open is None:
-            self._left_open = dict(self._relay.numbers())
-            self._portals.adopt(self._left_open)
+        if self._open is None:
+            self._open = dict(self._relay.numbers())
+            self._portals.adopt(self._open)
         address = self._address = self._choose_address(plan.family, node)
         ports = self._portals.ports(plan, address, frozenset(node))
         numbers = self._relay.open_missing(ports)
+        self._open = {**self._open, **numbers}
         relayed = self._portals.relayed(plan, address, numbers)
         written = self._plane.apply(relayed)
         self._relay.update(ports)
         wanted = {port.key for port in ports}
-        end_flows_to(plan.family, {key: at for key, at in self._left_open.items() if key not in wanted})
-        self._left_open = {}
+        end_flows_to(plan.family, {key: at for key, at in self._open.items() if key not in wanted})
+        self._open = {key: at for key, at in self._open.items() if key in wanted}
         return replace(written, tracked=relayed)
 
     def find_drift(self, *, thorough: bool) -> tuple[str, ...]:

@@ -172,6 +172,29 @@ def test_a_daemon_that_starts_ends_the_flows_of_sockets_that_it_closes(
     assert (deleted, relay.numbers()) == ([closed], {})
 
 
+def test_flows_end_with_their_socket_whatever_address_they_were_sent_to(
+    portals: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To an external IP that the Service lost while no daemon ran, and the socket was in use for other frontends still."""
+    rules, relay, plane = portals
+    plane.apply(plan(NODE_PORT, protocol=Protocol.UDP))
+    ((_, number),) = relay.numbers().items()
+    lost = ip_address("203.0.113.9"), 80
+    flow = UdpFlow(Family.IPV4, lost, (ip_address("127.0.0.2"), number), b"of a client")
+    deleted: list[UdpFlow] = []
+    monkeypatch.setattr(conntrack, "list_udp_flows", lambda *_: iter([flow]))
+    monkeypatch.setattr(conntrack, "delete_flows", deleted.extend)
+    plane.apply(plan(NODE_PORT, protocol=Protocol.UDP))
+    assert deleted == []
+    rules.refuses = True
+    with pytest.raises(HostError):
+        plane.apply(plan())
+    assert deleted == []
+    rules.refuses = False
+    plane.apply(plan())
+    assert deleted == [flow]
+
+
 def test_what_the_kernel_refuses_changes_no_endpoint(portals: Opened) -> None:
     rules, relay, plane = portals
     plane.apply(plan(NODE_PORT))
