@@ -36,6 +36,10 @@ def test_the_environment_is_added_to_our_own() -> None:
         ("iptables: No chain/target/match by that name.", Reason.MISSING),
         ("iptables: Bad rule (does a matching rule exist in that chain?).", Reason.MISSING),
         ("Error: Could not process rule: No such file or directory", Reason.MISSING),
+        (
+            "iptables v1.8.9 (nf_tables): chain `X' in table `nat' is incompatible, use 'nft' tool.",
+            Reason.MISSING,
+        ),
         ("TABLE_ADD failed (Operation not supported): table nat", Reason.UNSUPPORTED),
         ("iptables v1.8.9 (nf_tables): Couldn't load match `nfacct'", Reason.UNSUPPORTED),
         ("Couldn't load target `KUBE-SERVICES':No such file or directory", Reason.MISSING),

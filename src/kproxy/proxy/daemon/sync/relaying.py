@@ -119,7 +119,7 @@ class PortalDataplane(WrappedDataplane):
         self._relay.update(ports)
         wanted = {port.key for port in ports}
         end_flows_to(plan.family, {key: at for key, at in self._open.items() if key not in wanted})
-        self._open = {key: at for key, at in self._open.items() if key in wanted}
+        self._open = numbers
         return replace(written, tracked=relayed)
 
     def find_drift(self, *, thorough: bool) -> tuple[str, ...]:
