@@ -15,7 +15,7 @@ MEMORY = 768
 """MB: an API server and a daemon of 10,000 Services."""
 
 
-QUICK = tuple(GUEST / f"ipvs_{name}.py" for name in ("kernel", "sets", "read_back"))
+QUICK = tuple(GUEST / f"ipvs_{name}.py" for name in ("kernel", "sets", "read_back", "taken_answers"))
 """Modules that do not take minutes; they share a guest, whose start takes as long as some tests."""
 
 LONG = [

@@ -43,6 +43,7 @@ from kproxy.conformance.case import (
     FailWrites,
     Feature,
     Flushed,
+    Open,
     OutOfWindow,
     Ping,
     Probe,
@@ -64,13 +65,14 @@ from kproxy.conformance.testbeds.admission import KINDS, admission_problems
 from kproxy.conformance.testbeds.barrier import Place
 from kproxy.conformance.testbeds.bystanders import BystanderEntries
 from kproxy.conformance.testbeds.evidence.collector import EvidenceCollector
-from kproxy.conformance.testbeds.interpret import HOST
+from kproxy.conformance.testbeds.interpret import HOST, probe_context
 from kproxy.conformance.testbeds.listeners import listeners
 from kproxy.conformance.testbeds.packet_testbed import PATIENCE, QUIET, PacketTestbed
 from kproxy.conformance.testbeds.probe_transport import LabTransport, lab_flow
 from kproxy.conformance.testbeds.proxies import LabApiServer, Proxies
 from kproxy.conformance.testbeds.sentinel import MOVED, MOVED_PORT, SENTINEL_PORT
 from kproxy.conformance.testbeds.settling import Settling
+from kproxy.conformance.testbeds.taken_answers import require_own_answers
 from kproxy.conformance.testbeds.watch_faults import change_during_fault, merge_withheld, start_without_slices
 from kproxy.lab.apiserver import ApiServer, ResourceKind
 from kproxy.lab.faults import write_faults
@@ -78,10 +80,11 @@ from kproxy.lab.kernels.abilities import KernelName
 from kproxy.lab.kernels.current import kernel_here
 from kproxy.lab.kube import KubeApiServer, NotAdmitted
 from kproxy.lab.kube.assets import Assets
-from kproxy.lab.lab import Lab, open_lab
+from kproxy.lab.lab import Lab, Traced, open_lab
 from kproxy.lab.namespaces import LabError
 from kproxy.lab.node_objects import describe_difference, list_objects
 from kproxy.lab.probes import crafted
+from kproxy.lab.probes.observation import Silent
 from kproxy.lab.processes import Xtables, listen_in
 from kproxy.lab.topology import LOOPBACK
 from kproxy.model.network import Family, Protocol
@@ -374,6 +377,12 @@ class NetnsTestbed(PacketTestbed):
     async def _send_raw(self, instance: Instance, probe: Probe, patience: float, who: int) -> Observation:
         async with self._ground.semaphore:
             return await raw_packets.send_raw_probe(self.lab, instance, probe, patience, who)
+
+    def read(self, traced: Traced, instance: Instance, step: Probe | Open) -> Observation:
+        """Observation in outcomes. Raises `HarnessError` for silence that the kernel of another node caused."""
+        if isinstance(seen := traced.observation, Silent):
+            require_own_answers(seen.evidence, probe_context(instance, step), self.lab.network)
+        return super().read(traced, instance, step)
 
     async def read_node(self, step: ReadSysctl | CheckTraces) -> str:
         """Value of a sysctl below ``net`` in a node's network namespace, or what the proxy left."""
