@@ -2,10 +2,6 @@
 
 Computing takes no time there: between two waits the clock stands still, except for the 256 ns by which the kernel moves it at
 each reading. A reading is a system call, and asyncio makes several for each event.
-
-asyncio runs a timer early by up to the resolution of its clock, which is some milliseconds there. Two tasks that then look at the
-clock, and sleep again because their time has not come, would take turns for ever: none waits, so the clock stands still. So
-here no timer is early.
 """
 
 from __future__ import annotations
@@ -13,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import selectors
 import time
-from collections.abc import Callable
-from contextvars import Context
 
 
 class _Selector(selectors.EpollSelector):
@@ -36,15 +30,8 @@ class UniverseLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self._clock = _Selector()
-        self._resolution = time.get_clock_info("monotonic").resolution
         super().__init__(self._clock)
 
     def time(self) -> float:
         """Seconds of the monotonic clock."""
         return self._clock.now
-
-    def call_at(
-        self, when: float, callback: Callable[..., object], *args: object, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        """As asyncio's, but never early."""
-        return super().call_at(when + self._resolution, callback, *args, context=context)

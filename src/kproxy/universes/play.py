@@ -87,6 +87,7 @@ MOST_GROWN = Usage(descriptors=16, threads=16, memory=128)
 """Growth of a proxy's process that is lawful from beginning to end: sockets of health check node ports, and in a
 program in Go what it has not collected (`kproxy.universes.launch.GO`). Our choice: proxies seen here gained 3, 2 and 21."""
 _FOLDER = Path("/dev/shm/universe")  # noqa: S108 (a guest's own)
+_RESOLUTION = time.get_clock_info("monotonic").resolution
 
 
 @dataclass
@@ -188,9 +189,9 @@ class Universe:
         await what
 
     async def _sleep_until(self, seconds: float) -> None:
-        """Sleep until a time, never less."""
+        """Sleep until a time, never less: the event loop's timers fire early by up to the resolution of its clock."""
         if (left := seconds - self.now / SECOND) > 0:
-            await asyncio.sleep(left)
+            await asyncio.sleep(left + _RESOLUTION)
 
     async def _make_changes(self) -> None:
         """Make the changes, those of one moment in their order, which timers of the event loop do not keep."""
