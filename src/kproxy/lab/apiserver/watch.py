@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -28,6 +29,9 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 _EVENTS_PER_WRITE = 512
 
 Write = Callable[[bytes], Awaitable[None]]
+
+
+_RESOLUTION = time.get_clock_info("monotonic").resolution
 
 
 class WatchEventType(enum.Enum):
@@ -136,8 +140,14 @@ class Watch:
             await self._write_bookmark(write)
 
     async def _sleep_until(self, moment: float) -> None:
+        """Sleep until a time, never less, or until there may be something to send.
+
+        asyncio runs timers early by up to the resolution of its clock, which is 10 ms in a universe. Two watches that then
+        look at the clock, and sleep again because their time has not come, would take turns for ever there: neither waits,
+        so no time passes.
+        """
         try:
-            async with asyncio.timeout_at(moment):
+            async with asyncio.timeout_at(moment + _RESOLUTION):
                 await self._wake.wait()
         except TimeoutError:
             return

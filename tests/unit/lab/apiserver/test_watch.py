@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
 
-from kproxy.lab.apiserver import ApiServer, ObjectStore, ResourceKind
+from kproxy.lab.apiserver import ApiServer, ObjectStore, ResourceKind, watch
+from kproxy.lab.apiserver.options import parse_options
+from kproxy.lab.apiserver.routes import ResourcePath, parse_path
+from kproxy.universes.event_loop import UniverseLoop
 from tests.support.apiserver_client import (
     IN_DEFAULT,
     SERVICES,
@@ -292,3 +297,47 @@ async def test_on_the_wire_a_watch_is_chunks_of_lines_and_lists_keep_the_connect
     assert await asyncio.wait_for(reader.readuntil(b"0\r\n\r\n"), 5) == b"0\r\n\r\n"
     writer.close()
     await writer.wait_closed()
+
+
+class Impatient(UniverseLoop):
+    """Loop that stops a callback which looks at the clock again and again while no time passes."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        super().__init__()
+
+    def time(self) -> float:
+        self.looks += 1
+        assert self.looks < 10_000, "no time passes"
+        return super().time()
+
+
+def test_watches_whose_bookmarks_are_due_together_do_not_stop_the_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In a universe the clock stands still while something is ready, and asyncio takes its resolution for 10 ms."""
+    coarse = 0.1
+    monkeypatch.setattr(time, "get_clock_info", lambda _: SimpleNamespace(resolution=coarse))
+    monkeypatch.setattr(watch, "_RESOLUTION", coarse)
+    bookmarks = 0
+
+    async def write(data: bytes) -> None:
+        nonlocal bookmarks
+        bookmarks += b"BOOKMARK" in data
+
+    async def follow_two() -> None:
+        server, place = ApiServer(), parse_path(SERVICES)
+        assert isinstance(place, ResourcePath)
+        options = parse_options({"allowWatchBookmarks": "true"}, place, watch=True, watch_list=False)
+        running = []
+        for _ in range(2):
+            one = watch.Watch(server.store, server.faults, place.resource, options, coarse / 2)
+            running.append(asyncio.create_task(one.run(write)))
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.5)
+        for task in running:
+            task.cancel()
+
+    with asyncio.Runner(loop_factory=Impatient) as runner:
+        runner.run(follow_two())
+    assert bookmarks > 1
