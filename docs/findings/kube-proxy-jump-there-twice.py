@@ -5,7 +5,7 @@ from kproxy.model.network import Family
 from kproxy.universes.schedule import *  # noqa: F403
 
 SCHEDULE = Schedule(
-    seed=1,
+    seed=2,
     family=Family.IPV4,
     changes=(
         TimedChange(at=0.0, step=Apply(CaseService(name="web", endpoints=(CaseEndpoint(on="a1"),)))),
