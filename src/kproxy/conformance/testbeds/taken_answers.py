@@ -35,7 +35,7 @@ def require_own_answers(evidence: Evidence, context: ProbeContext, network: Netw
     ends = {(protocol, seen.source, seen.destination) for seen in evidence.left(context.judge)}
     beyond = (node for node in context.nodes if node != context.judge and evidence.entered(node))
     for node in beyond if ends else ():
-        if not ends.isdisjoint(translated_connections(_connections(network[node]))):
+        if not ends.isdisjoint(_translated_connections(_connections(network[node]))):
             raise HarnessError(
                 f"silence proves nothing: IPVS of node {node} takes the answer for one of another connection"
             )
@@ -49,7 +49,7 @@ def _connections(namespace: Namespace) -> str:
         return ""
 
 
-def translated_connections(text: str) -> Iterator[_End]:
+def _translated_connections(text: str) -> Iterator[_End]:
     """IPVS's connections whose endpoint is not what the client sent to.
 
     ``text`` of ``/proc/net/ip_vs_conn``: a heading, then lines of protocol, address and port of client, virtual server and

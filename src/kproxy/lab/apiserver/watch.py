@@ -27,11 +27,10 @@ from kproxy.lab.apiserver.versions import Version, whole_object
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 _EVENTS_PER_WRITE = 512
+_RESOLUTION = time.get_clock_info("monotonic").resolution
+"""Seconds by which asyncio may run a timer early."""
 
 Write = Callable[[bytes], Awaitable[None]]
-
-
-_RESOLUTION = time.get_clock_info("monotonic").resolution
 
 
 class WatchEventType(enum.Enum):
