@@ -19,7 +19,6 @@ from kproxy.proxy.backends.ipvs.diff import (
     Transaction,
     WriteInterimChains,
 )
-from kproxy.proxy.backends.ipvs.rules import Key, MarkKey
 from kproxy.proxy.backends.ipvs.static_rules import Options
 from kproxy.proxy.plan import Plan
 
@@ -68,16 +67,16 @@ def obey(picture: KernelState, order: SetServer | RemoveServer | SetDestination 
             del picture.destinations[key][destination]
 
 
-def is_unused_shortcut(key: Key, virtual: DesiredVirtualServer) -> bool:
-    return isinstance(key, MarkKey) and not virtual.destinations
+def is_optional(virtual: DesiredVirtualServer) -> bool:
+    return not (virtual.destinations or virtual.created_empty)
 
 
 def agrees(picture: KernelState, desired: DesiredState) -> bool:
-    """The kernel is as wanted, but for destinations that drain, and shortcuts that are not used and may be there or not."""
+    """The kernel is as wanted, but for destinations that drain, and virtual servers that nothing leads to and may be there or not."""
     wanted = {
         key: virtual
         for key, virtual in desired.virtuals().items()
-        if key in picture.servers or not is_unused_shortcut(key, virtual)
+        if key in picture.servers or not is_optional(virtual)
     }
     chosen = {key: {d for d, weight in held.items() if weight} for key, held in picture.destinations.items()}
     return (

@@ -51,7 +51,9 @@ class Context:
 class DesiredVirtualServer:
     """A virtual server with the destinations that take new connections.
 
-    Without any it is not created, and is left where it is. Of other destinations in the kernel, those in ``keep_established`` keep their connections
+    Without any it refuses what comes. Where nothing is to be refused it is then not created, and is left where it is: ``created_empty``.
+
+    Of other destinations in the kernel, those in ``keep_established`` keep their connections
     (``conntrack.udp.stays-with-serving-terminating-endpoint``);
     with ``drain``, all that have connections keep them (``ipvs.graceful``).
     """
@@ -60,6 +62,7 @@ class DesiredVirtualServer:
     destinations: frozenset[Destination]
     drain: bool
     keep_established: frozenset[Destination] = frozenset()
+    created_empty: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +100,7 @@ def ipvs_objects(
         keys = [
             AddressKey(a, frontend.port, service.protocol) for a in _frontend_addresses(frontend, context)
         ]
-        virtuals |= dict.fromkeys(
-            keys, _virtual(service, frontend.pool, _address_scheduling(service, context))
-        )
+        virtuals |= dict.fromkeys(keys, _by_address(service, frontend, context))
         members.update(_members(service, frontend, keys))
         shortcut, mark = frontend.shortcut, marks.get(_key(service, frontend))
         if mark is not None and shortcut is not None and shortcut.endpoints:
@@ -141,10 +142,21 @@ def _virtual(service: ServicePlan, pool: Pool, server: Server) -> DesiredVirtual
     )
 
 
+def _by_address(service: ServicePlan, frontend: Frontend, context: Context) -> DesiredVirtualServer:
+    """Virtual server of a frontend.
+
+    One that is silent has none to begin with: chains drop what is new, but an empty virtual server would refuse a UDP flow
+    that a process of the node has answered so far, whose entry conntrack has until the end of the sync.
+    """
+    once = _virtual(service, frontend.pool, _address_scheduling(service, context))
+    return replace(once, created_empty=frontend.on_empty is OnEmpty.REJECT)
+
+
 def _unused_shortcut(service: ServicePlan, pool: Pool, context: Context) -> DesiredVirtualServer:
     """Virtual server that nothing leads to: connections that it took under policy Local go on (``established.survives-policy-change``)."""
     once = _virtual(service, pool, _mark_scheduling(service, context))
-    return replace(once, destinations=frozenset(), keep_established=once.keep_established | once.destinations)
+    kept = once.keep_established | once.destinations
+    return replace(once, destinations=frozenset(), keep_established=kept, created_empty=False)
 
 
 def _members(service: ServicePlan, frontend: Frontend, keys: list[AddressKey]) -> Iterator[Member]:

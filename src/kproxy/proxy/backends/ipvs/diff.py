@@ -223,7 +223,7 @@ class _ServerCommands:
 
     def additions(self) -> Iterator[IpvsCommand]:
         wanted = self._wanted
-        if wanted is None or (self._server is None and self._is_unused_shortcut(wanted)):
+        if wanted is None or (self._server is None and not (wanted.destinations or wanted.created_empty)):
             return
         if self._server != wanted.server:
             yield SetServer(self._key, wanted.server, new=self._server is None)
@@ -231,9 +231,6 @@ class _ServerCommands:
             weight = self._there.get(destination)
             if weight != 1:
                 yield SetDestination(self._key, destination, 1, new=weight is None)
-
-    def _is_unused_shortcut(self, wanted: DesiredVirtualServer) -> bool:
-        return isinstance(self._key, MarkKey) and not wanted.destinations
 
     def removals(self) -> Iterator[IpvsCommand]:
         if self._wanted is None:

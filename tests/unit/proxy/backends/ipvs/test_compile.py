@@ -13,7 +13,7 @@ from kproxy.proxy.backends.ipvs.compile import Context, IpvsObjects, ipvs_object
 from kproxy.proxy.backends.ipvs.names import IpSet, set_name
 from kproxy.proxy.backends.ipvs.rules import AddressKey, Destination, Key, MarkKey, Member, Server
 from kproxy.proxy.plan import Exposure, OnEmpty, PoolEndpoint, PoolScope, ServicePlan
-from tests.support.ipvs_model import is_unused_shortcut
+from tests.support.ipvs_model import is_optional
 from tests.support.plans import frontend, pool, service
 
 NODE, SECOND = ip_address("192.0.2.7"), ip_address("198.51.100.7")
@@ -54,7 +54,7 @@ def test_a_cluster_ip_is_a_round_robin_server_its_address_and_a_member() -> None
 
 
 def used(found: IpvsObjects) -> set[Key]:
-    return {key for key, virtual in found.virtuals.items() if not is_unused_shortcut(key, virtual)}
+    return {key for key, virtual in found.virtuals.items() if not is_optional(virtual)}
 
 
 def test_under_policy_cluster_connections_that_a_shortcut_took_go_on() -> None:

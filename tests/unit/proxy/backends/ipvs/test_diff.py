@@ -204,6 +204,17 @@ def test_silence_comes_before_the_last_endpoint_goes_and_ends_after_the_first_co
     assert before_and_after(to(plan_of(local(VIP)), picture, before), f"add {endpoint} 1", f"del {member}")
 
 
+def test_silence_needs_no_virtual_server_which_would_refuse_what_conntrack_knows() -> None:
+    nobody = pool(scope=PoolScope.LOCAL)
+    picture, before = kernel_with(plan_of(local(VIP, here=nobody)))
+    (mark,) = picture.servers
+    assert isinstance(mark, MarkKey), "the node's own way to endpoints elsewhere, and no server for clients"
+    execute(picture, to(plan_of(local(VIP)), picture, before))
+    assert SERVER in map(str, picture.servers), "the first endpoint here"
+    unused, _ = kernel_with(plan_of(service(frontend(*VIP, pool()))))
+    assert SERVER in map(str, unused.servers), "no endpoint anywhere is a refusal"
+
+
 def test_source_ranges_stand_before_the_firewall_that_matches_them() -> None:
     guarded = service(frontend(*VIP, EVERYWHERE, sources=("10.0.0.0/8",)))
     opened = service(frontend(*VIP, EVERYWHERE))
