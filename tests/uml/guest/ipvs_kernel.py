@@ -275,6 +275,32 @@ def test_a_restarted_proxy_takes_over_what_the_last_one_left_and_spares_what_is_
     assert "30002" not in saved_sets()
 
 
+@pytest.mark.parametrize("exposure", [Exposure.CLUSTER_IP, Exposure.EXTERNAL_IP, Exposure.LOAD_BALANCER])
+@pytest.mark.parametrize("scope", list(PoolScope))
+def test_a_service_whose_removal_stopped_after_its_address_is_removed(
+    exposure: Exposure, scope: PoolScope
+) -> None:
+    """The next sync reads the kernel, where no address shows any more that the virtual server is a proxy's."""
+    going = service(
+        frontend(exposure, "10.96.0.9", 80, pool(f"{PODS[0]}:8080", scope=scope)), name="ns/going:"
+    )
+    kernel().apply(plan_of(web(PODS[0]), going))
+    assert servers() >= {key(), key("10.96.0.9")}
+    host.run_tool(("ip", "addr", "del", "10.96.0.9/32", "dev", "kube-ipvs0"))
+    host.run_tool(("ipset", "del", "KUBE-IPVS-SERVED", "10.96.0.9,tcp:80"))
+    kernel().apply(plan_of(web(PODS[0])))
+    assert servers() == {key()}
+    assert "10.96.0.9" not in saved_sets()
+
+
+def test_an_external_ip_that_is_the_nodes_own_is_removed_after_a_restart() -> None:
+    own = service(frontend(Exposure.EXTERNAL_IP, NODE, 81, pool(f"{PODS[0]}:8080")), name="ns/own:")
+    kernel().apply(plan_of(web(PODS[0]), own))
+    assert key(NODE, 81) in servers()
+    kernel().apply(plan_of(web(PODS[0])))
+    assert servers() == {key()}
+
+
 @pytest.mark.parametrize(
     ("harm", "complaint"),
     [

@@ -24,7 +24,7 @@ from kproxy.model.network import (
     parse_network,
 )
 from kproxy.proxy.backends import Applied
-from kproxy.proxy.backends.ipvs.compile import Context
+from kproxy.proxy.backends.ipvs.compile import Context, set_element
 from kproxy.proxy.backends.ipvs.desired_state import DesiredState, delta, desired_state
 from kproxy.proxy.backends.ipvs.diff import (
     ChangeAddresses,
@@ -56,6 +56,9 @@ from kproxy.proxy.plan import Plan
 
 DESTINATIONS_SECONDS = 0.02
 """Time in seconds for which one check lists the destinations of virtual servers."""
+
+_FRONTENDS = (IpSet.CLUSTER_IP, IpSet.EXTERNAL_IP, IpSet.EXTERNAL_IP_LOCAL, IpSet.LOAD_BALANCER)
+"""Each frontend with an address is in one of these sets before its virtual server comes, and until after it went."""
 
 _NODE_PORTS = {
     Protocol.TCP: IpSet.NODE_PORT_TCP,
@@ -304,10 +307,11 @@ class IpvsKernel:
 
 
 class Ownership:
-    """Ownership of the kernel's virtual servers: left by an earlier run of this proxy or of kube-proxy.
+    """Ownership of the kernel's virtual servers: left by an earlier run of this proxy or of kube-proxy, or by a sync that failed.
 
-    Ours are those on addresses of our device (``bound``), those on node addresses at ports that our sets have as node ports, and
-    those by a mark like ours; never one inside ``excluded`` (``ipvs.exclude``).
+    Ours are those on addresses of our device (``bound``), those whose address and port are in our sets, those on node addresses at
+    ports that our sets have as node ports, and those by a mark like ours; never one inside ``excluded`` (``ipvs.exclude``). The
+    sets matter where the address is not on the device: it is the node's own, or a sync has removed it and got no further.
     """
 
     def __init__(
@@ -328,7 +332,10 @@ class Ownership:
             return key.mark & self._mask == self._prefix
         if any(key.address in network for network in self._excluded):
             return False
-        return key.address in self._bound or self._is_node_port(key)
+        return key.address in self._bound or self._is_frontend(key) or self._is_node_port(key)
+
+    def _is_frontend(self, key: AddressKey) -> bool:
+        return any(Member(which, set_element(key)) in self._members for which in _FRONTENDS)
 
     def _is_node_port(self, key: AddressKey) -> bool:
         port = (
