@@ -51,7 +51,7 @@ class Context:
 class DesiredVirtualServer:
     """A virtual server with the destinations that take new connections.
 
-    Without any it refuses what comes. Where nothing is to be refused it is then not created, and is left where it is: ``created_empty``.
+    Without any it refuses what comes. Unless ``created_empty``, it is then not created; one that is there stays.
 
     Of other destinations in the kernel, those in ``keep_established`` keep their connections
     (``conntrack.udp.stays-with-serving-terminating-endpoint``);
@@ -145,8 +145,8 @@ def _virtual(service: ServicePlan, pool: Pool, server: Server) -> DesiredVirtual
 def _by_address(service: ServicePlan, frontend: Frontend, context: Context) -> DesiredVirtualServer:
     """Virtual server of a frontend.
 
-    One that is silent has none to begin with: chains drop what is new, but an empty virtual server would refuse a UDP flow
-    that a process of the node has answered so far, whose entry conntrack has until the end of the sync.
+    Where packets are to be dropped, none is created empty. The chains drop new packets only: a UDP flow that a process of the node
+    has answered so far has an entry in conntrack until the end of the sync, and an empty virtual server would refuse it.
     """
     once = _virtual(service, frontend.pool, _address_scheduling(service, context))
     return replace(once, created_empty=frontend.on_empty is OnEmpty.REJECT)
